@@ -148,7 +148,8 @@ def explainer(translator: "Translator") -> "Explain":
     def explained(options: ExplainOptions) -> dict[str, Any]:
         interventions = Interventions(options.without, options.average, options.temperature)
         head = options.layer, options.head
-        data = assemble(translator, options.source, options.target, interventions, head=head).data
+        instead = None if options.other is None else (options.word, options.other)
+        data = assemble(translator, options.source, options.target, interventions, head=head, instead=instead).data
         return {**data.pop("explanation"), **data}
 
     return explained

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seq2seq.errors import UserError
+from seq2seq.explain.contrast import contrast
 from seq2seq.explain.explanation import DECIMALS, Explanation, explain
 from seq2seq.explain.heads import PARTS
 from seq2seq.explain.interventions import Interventions, changed
@@ -26,7 +27,7 @@ class Assembly:
         translator: the translator that is explained; with interventions, the changed one.
         explanation: its attention, as tensors.
         data: JSON values, as in a page: "explanation" (the fields of attention.json), "walks" (the steps of some heads)
-            and "beams" (the steps of the search; may be empty).
+            "beams" (the steps of the search; may be empty), and "contrast" if it was asked for.
     """
 
     translator: Translator
@@ -43,6 +44,7 @@ def assemble(
     *,
     head: tuple[int, int] | None = None,
     with_beams: bool = True,
+    instead: tuple[int, str] | None = None,
 ) -> Assembly:
     """Explain a sentence, compare a changed model with the unchanged one, and show the steps of heads and of a search.
 
@@ -56,6 +58,7 @@ def assemble(
         settings: settings of the search; None: the translator's settings.
         head: layer and head, from 0, whose steps are shown in every part of the model that has this layer; None: all
             heads of the first encoder layer, the first decoder layer and the aligning cross-attention.
+        instead: a target word's index, and a word to compare it with; None: `data` has no "contrast".
         with_beams: whether the steps of the search are shown. They are empty if the settings ask for a search that has
             no steps to show.
 
@@ -74,7 +77,10 @@ def assemble(
     if with_beams:
         with contextlib.suppress(UserError):  # sampling, diverse groups and mbr have no steps to show
             beams = beam_steps(explained, source, settings)
-    return Assembly(explained, explanation, {"explanation": plain, "walks": walks, "beams": beams})
+    data = {"explanation": plain, "walks": walks, "beams": beams}
+    if instead is not None:
+        data["contrast"] = contrast(explained, explanation.subject, *instead).to_plain()
+    return Assembly(explained, explanation, data)
 
 
 def _heads_to_show(translator: Translator, head: tuple[int, int] | None) -> Iterator[tuple[str, int, int]]:

@@ -89,6 +89,8 @@ class ExplainRequest(KeyedRequest):
     head: int = Field(default=0, ge=0, description="Its head, from 0")
     without: list[Name] = Field(default=[], max_length=200, description="Parts of the model that are switched off")
     average: list[Name] = Field(default=[], max_length=200, description="Heads that take the same of all they may see")
+    word: int = Field(default=0, ge=0, description="A word of the translation, from 0, to compare with `other`")
+    other: str | None = Field(default=None, max_length=100, description="Another word in its place; none: no contrast")
     temperature: float = Field(default=1.0, ge=0.001, le=1000, description="Divisor of all scores besides √c")
 
 

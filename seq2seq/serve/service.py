@@ -28,6 +28,8 @@ class ExplainOptions:
     without: list[str]
     average: list[str]
     temperature: float
+    word: int
+    other: str | None
 
 
 Explain = Callable[[ExplainOptions], dict[str, Any]]

@@ -110,6 +110,11 @@ def test_the_page_translates_what_its_address_has_and_shows_all_views(opened_mod
     assert watched.text("h1") == "English to Spanish"
     page.click("#open-steps")
     page.get_by_role("tab", name="Result").wait_for()
+    page.get_by_label("Why ve and not").fill("come")
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_selector(".contrasted")
+    assert page.locator(".contrasted tbody tr").count() == 5
+    assert page.locator(".contrasted caption").inner_text().startswith("ve (")
     page.get_by_role("button", name="Positions on").click()
     page.get_by_text("Without positions").wait_for()
     watched.write('Two 🎉 <b>words</b> & "quotes"')
@@ -137,6 +142,9 @@ def test_translations_and_explanations_are_pythons(opened_model: Callable[..., W
     }
     found = ask("explain", {"source": SENTENCES[0], "target": "La bola roja.", **head, **changes})
     assert differences(found, explained(translator, SENTENCES[0], "La bola roja.", **changes)) == []
+    compared = {"word": 2, "other": "roja", "without": ["cross.1.head.2", "source.1"]}
+    data = assemble(translator, SENTENCES[0], None, Interventions(compared["without"]), instead=(2, "roja")).data
+    assert differences(ask("explain", {"source": SENTENCES[0], **compared})["contrast"], data["contrast"]) == []
     masked = ask("explain", {"source": SENTENCES[0], **head, "without": ["mask"]})
     assert differences(masked, explained(translator, SENTENCES[0], without=["mask"])) == []
 

@@ -69,7 +69,7 @@ export function attention(x, weights, name, { num_heads: heads }, { memoryOf, is
   });
   const isOn = (i) => !change.off.has(Math.floor(i / channels));
   const output = linear(joined.map((row) => row.map((value, i) => (isOn(i) ? value : 0))), weights, `${name}.out_proj`);
-  record?.({ x, queries, shares, joined, output, memory: memoryOf(0), isVisible });
+  record?.({ x, queries, shares, joined, output, memory: memoryOf(0), isVisible, isOn });
   return output;
 }
 

@@ -1,21 +1,26 @@
 // Everything that a page shows of one sentence, as JSON values: the twin of seq2seq/explain/assembly.py.
 
+import { contrast } from "./contrast.js";
 import { beamSearch } from "./search.js";
 import { BOS, EOS, normalise } from "./tokenizer.js";
-import { UNCHANGED } from "./transformer.js";
 
 const PARTS = ["encoder", "decoder", "cross"];
 const MAX_SUBWORDS = 100; // per side, with the end mark; a larger map is unreadable
 const SHOWN_CHANNELS = 8; // of vectors as wide as the model
 const sum = (values) => values.reduce((a, b) => a + b, 0);
-const rounded = (value, decimals) => (Array.isArray(value) || ArrayBuffer.isView(value)
-  ? Array.from(value, (one) => rounded(one, decimals))
-  : Number.isFinite(value) ? Math.round(value * 10 ** decimals) / 10 ** decimals : value);
+
+/** Return JSON values with rounded numbers. */
+function rounded(value, decimals) {
+  if (Array.isArray(value) || ArrayBuffer.isView(value)) return Array.from(value, (one) => rounded(one, decimals));
+  if (Number.isFinite(value)) return Math.round(value * 10 ** decimals) / 10 ** decimals;
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, rounded(one, decimals)]));
+}
 
 /** A model, its vocabularies and its settings of the search: what a bundle holds. */
 export class Translator {
   constructor({ model, source, target, search }) {
-    Object.assign(this, { model, source, target, search });
+    Object.assign(this, { model, source, target, search, start: BOS });
   }
 
   /** Return up to nBest translations of one sentence: { ids, score, value, text }, the best first. */
@@ -30,11 +35,12 @@ export class Translator {
   }
 
   /** Return the explanation of a sentence and its translation (null: the model's own), as `/explain` of the server does. */
-  explain({ source, target = null, layer = 0, head = 0, ...changes }) {
-    const interventions = { ...UNCHANGED, ...changes };
-    const isChanged = interventions.without.length + interventions.average.length > 0 || interventions.temperature !== 1;
+  explain({ source, target = null, layer = 0, head = 0, word = 0, other = null, ...changes }) {
+    const { without = [], average = [], temperature = 1 } = changes;
+    const interventions = { without, average, temperature };
+    const isChanged = without.length + average.length > 0 || temperature !== 1;
     const src = this.encodeShort(this.source, source, "sentence");
-    const model = isChanged ? this.model.changed(interventions, this.hiddenPositions(src, interventions.without)) : this.model;
+    const model = isChanged ? this.model.changed(interventions, this.hiddenPositions(src, without)) : this.model;
     const shown = this.look(model, source, src, target);
     const explanation = { ...shown.explanation };
     if (isChanged) {
@@ -45,7 +51,9 @@ export class Translator {
     const { config } = this.model;
     const sizes = { encoder: config.num_encoder_layers, decoder: config.num_decoder_layers, cross: config.num_decoder_layers };
     const walks = PARTS.filter((part) => layer < sizes[part]).map((part) => this.walk(model, shown, part, layer, head));
-    return { explanation, walks, beams: this.beams(model, source) };
+    const data = { explanation, walks, beams: this.beams(model, source) };
+    if (other !== null) data.contrast = rounded(contrast({ ...this, model }, { src, tgt: shown.ids.target, words: explanation.words }, word, other), 4);
+    return data;
   }
 
   encodeShort(tokenizer, text, name) {
@@ -89,13 +97,13 @@ export class Translator {
       architecture: "transformer",
       pieces: { source: this.source.tokens(src), target_in: this.target.tokens(tgtIn), target_out: this.target.tokens(tgt) },
       words: { source: words.source, target: words.target },
-      attention: rounded3(attention),
-      by_word: rounded3(byWord),
-      heads: rounded3(each(statistics)),
+      attention: rounded(attention, 4),
+      by_word: rounded(byWord, 4),
+      heads: rounded(each(statistics), 4),
       alignment: align(words, attention.cross[Math.max(0, attention.cross.length - 2)]),
       log_probs: rounded(logProbs, 4),
     };
-    return { explanation, calls, ids: { source: src, read: tgtIn } };
+    return { explanation, calls, ids: { source: src, read: tgtIn, target: tgt } };
   }
 
   /** Return the steps of one head, as seq2seq/explain/steps.py. */
@@ -148,10 +156,6 @@ export class Translator {
     return { source: normalise(source), beam, length_penalty: alpha, steps, result };
   }
 }
-
-const rounded3 = (byPart) => Object.fromEntries(Object.entries(byPart).map(([part, layers]) => [part, layers.map((layer) => layer.map((one) => (Array.isArray(one)
-  ? rounded(one, 4)
-  : Object.fromEntries(Object.entries(one).map(([name, value]) => [name, rounded(value, 4)])))))]));
 
 /** Return weights over words: summed over each word's keys, averaged over each word's queries. */
 function overWords(weights, rows, columns) {

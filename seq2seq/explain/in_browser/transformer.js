@@ -3,7 +3,7 @@
 import { attention, keysValues, sinusoidal } from "./attention.js";
 import { add, feedForward, normalised, product, residual } from "./layers.js";
 
-export const UNCHANGED = { without: [], average: [], temperature: 1 };
+const UNCHANGED = { without: [], average: [], temperature: 1 };
 const range = (count) => Array.from({ length: count }, (_, i) => i);
 
 /** A model with its weights. `changed` gives one with parts switched off; both share the weights. */

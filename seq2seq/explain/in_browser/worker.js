@@ -42,10 +42,9 @@ const ANSWERS = {
     const texts = [...new Set(Array.from({ length: 1 + alternatives }, (_, rank) => join(rank)))];
     return { translatedText: texts[0], alternatives: texts.slice(1), sentences: parts.map((part) => part.trim()).filter(Boolean) };
   },
-  explain(translator, { source, target, layer, head, without, average, temperature }) {
-    const changes = { without: without ?? [], average: average ?? [], temperature: temperature ?? 1 };
-    const { explanation, walks, beams } = translator.explain({ source, target, layer, head, ...changes });
-    return { ...explanation, walks, beams };
+  explain(translator, values) {
+    const { explanation, ...data } = translator.explain(values);
+    return { ...explanation, ...data };
   },
 };
 

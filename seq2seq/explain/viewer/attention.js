@@ -1,5 +1,6 @@
 // Shows attention: two sentences with lines, one table per part, pickers of layer and head.
 
+import { makeContrast, makeContrastForm } from "./contrast.js";
 import { makeDiagram } from "./diagram.js";
 import { choices, make, picker, share } from "./dom.js";
 import { makeHeatmap } from "./heatmap.js";
@@ -22,19 +23,20 @@ const picks = new WeakMap(); // choices in an element, kept for the next explana
  * Show an explanation (the JSON of `seq2seq attend`) in an element, in place of its content.
  *
  * With onIntervene(interventions), parts of the model can be switched off: whoever gives it shows the explanation of the
- * changed model. onPick is called with the layer and the head when others are picked; head null: the mean or all.
+ * changed model. With onContrast({ word, other }), a target word can be compared with another word: whoever gives it
+ * shows an explanation with `contrast`. onPick is called with the layer and the head when others are picked; head null: the mean or all.
  * Returns those that are shown first.
  */
-export function showAttention(element, explanation, { onIntervene = null, onPick = () => {} } = {}) {
+export function showAttention(element, explanation, { onIntervene = null, onContrast = null, onPick = () => {} } = {}) {
   element.classList.add("viewer");
   if (partsOf(explanation).length === 0) {
     element.replaceChildren(make("p", { class: "none" }, NOTHING));
     return { layer: 0, head: null };
   }
-  if (explanation.architecture !== "transformer") onIntervene = null; // it has no heads
+  if (explanation.architecture !== "transformer") [onIntervene, onContrast] = [null, null]; // it has no heads
   const size = sizeOf(explanation);
   const kept = picks.get(element) ?? { unit: "words", layer: openingLayer(explanation), head: MEAN };
-  const view = { explanation, onIntervene, ...kept, parts: partsOf(explanation), preview: null, chosen: null, tables: {} };
+  const view = { explanation, onIntervene, onContrast, ...kept, parts: partsOf(explanation), preview: null, chosen: null, tables: {} };
   view.interventions = interventionsOf(explanation);
   view.layer = Math.min(kept.layer, size.layers - 1);
   if (Number(view.head) >= size.heads) view.head = MEAN;
@@ -64,6 +66,7 @@ export function showAttention(element, explanation, { onIntervene = null, onPick
     view.diagram.element,
     view.reading,
     view.hiding,
+    makeContrast(explanation) ?? "",
     view.panels,
     view.overview,
     make("p", { class: "note" }, NOTE),
@@ -146,7 +149,7 @@ function follow(view) {
   const links = linksOf(view.weights, shown);
   view.diagram.show(links, shown, view.ghosts);
   view.reading.replaceChildren(...tell(view, links, shown));
-  view.hiding.replaceChildren(...(view.onIntervene ? makeHiding(view) : []));
+  view.hiding.replaceChildren(...(view.onIntervene ? makeHiding(view) : []), ...(view.onContrast ? askContrast(view) : []));
   const isSource = shown.side === "source";
   view.tables.encoder?.choose(isSource ? shown.index : null);
   view.tables.decoder?.choose(isSource ? null : shown.index - 1);
@@ -162,6 +165,15 @@ function makeHiding({ explanation, chosen, unit, interventions, onIntervene }) {
   const name = `source.${word + 1}`;
   const text = `“${source[word].text}” visible`;
   return [makeSwitch(name, text, text, interventions, onIntervene)];
+}
+
+/** Make the form that compares the chosen target word with another. */
+function askContrast({ explanation, chosen, unit, onContrast }) {
+  const { target } = explanation.words;
+  const at = chosen.index - 1; // the first name is that of the start mark
+  const word = unit === "words" ? at : target.findIndex((one) => one.pieces.includes(at));
+  if (chosen.side !== "target" || word < 0 || word === target.length - 1) return [];
+  return [makeContrastForm(word, target[word].text, onContrast)];
 }
 
 /** Describe in words what the chosen word looks at, beside the lines and for screen readers. */

@@ -11,14 +11,17 @@ const at = (id) => document.getElementById(id);
 
 /** Makes explain(sentences, target): show the first, or another that is picked; target null: the model's own. */
 export function makeExplainer(settings, getKey) {
-  const view = { sentences: [], index: 0, target: null, layer: 0, head: 0, isOpen: false, interventions: {}, before: null };
+  const view = { sentences: [], index: 0, target: null, layer: 0, head: 0, isOpen: false, interventions: {}, before: null, contrast: {} };
   const limit = settings.explainLimit;
   const question = (wanted) => ({ ...wanted, api_key: getKey() });
   const show = newest(
     (wanted, signal) => post("explain", question(wanted), signal),
     (found, wanted) => draw(view, found, wanted),
     (error) => {
-      if (error !== null && !error.seconds) view.interventions = view.before ?? view.interventions; // undo what was refused
+      if (error !== null && !error.seconds) {
+        view.interventions = view.before ?? view.interventions; // undo what was refused
+        view.contrast = {};
+      }
       tell(error);
     },
   );
@@ -32,8 +35,8 @@ export function makeExplainer(settings, getKey) {
     tell(isTooLong ? new Error(`Only sentences of at most ${limit} characters are explained`) : null);
     if (sentence === undefined || isTooLong) return show(null);
     at("attention").setAttribute("aria-busy", "true");
-    const { target, layer, head, interventions } = view;
-    return show({ source: sentence, target, layer, head, ...interventions }, pause);
+    const { target, layer, head, interventions, contrast } = view;
+    return show({ source: sentence, target, layer, head, ...interventions, ...contrast }, pause);
   }
   view.ask = ask;
   at("hint").hidden = false;
@@ -42,6 +45,7 @@ export function makeExplainer(settings, getKey) {
     const shown = view.sentences[view.index];
     const isSame = sentences[view.index] === view.sentences[view.index] && target === view.target;
     const count = view.sentences.length;
+    if (!isSame) view.contrast = {}; // of another translation
     view.sentences = sentences;
     view.target = target;
     if (view.index >= sentences.length || sentences.length > count) view.index = Math.max(0, sentences.length - 1);
@@ -80,13 +84,18 @@ function draw(view, found, wanted) {
   const onIntervene = (interventions) => {
     view.before = view.interventions;
     view.interventions = interventions;
+    view.contrast = {}; // the translation may be another one
+    view.ask(0);
+  };
+  const onContrast = (contrast) => {
+    view.contrast = contrast;
     view.ask(0);
   };
   const onPick = ({ layer, head }) => {
     Object.assign(view, { layer, head: head ?? 0 });
     showStepsOf(view);
   };
-  onPick(showAttention(at("attention"), found, { onIntervene, onPick }));
+  onPick(showAttention(at("attention"), found, { onIntervene, onContrast, onPick }));
 }
 
 /** Show the steps of the picked layer and head if they are open; ask the server if it was asked for another's. */

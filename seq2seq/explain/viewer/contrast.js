@@ -1,0 +1,48 @@
+// Why this word and not another one: asks for the other word, and shows which source words speak for which.
+
+import { decimal, make, share } from "./dom.js";
+
+const NOTE =
+  "Attention: the share of what cross-attention takes from a source word while each of the two is written, by the size " +
+  "of its values. The last column is the honest test: if the source word is hidden, the first word loses so much of its " +
+  "lead over the second.";
+
+/** Make a form that asks for a word to compare the target word with; onContrast({ word, other }) is called with it. */
+export function makeContrastForm(word, text, onContrast) {
+  const id = "instead-of";
+  const input = make("input", { id, type: "text", size: 14, maxlength: 100, required: true, autocomplete: "off", "data-name": id });
+  const submit = (event) => {
+    event.preventDefault();
+    onContrast({ word, other: input.value });
+  };
+  const label = make("label", { for: id }, "Why ", make("b", {}, text), " and not");
+  return make("form", { class: "contrast", submit }, label, input, make("button", { class: "button" }, "Compare"));
+}
+
+/** Make the table of both words, with the evidence of every source word; null: nothing was compared. */
+export function makeContrast({ contrast, words }) {
+  if (contrast === undefined) return null;
+  const [ours, theirs] = contrast.texts;
+  const [first, second] = contrast.log_probs.map((value) => `${decimal(value)} nats`);
+  const head = ["Source word", `Attention: ${ours}`, `Attention: ${theirs}`, `For ${ours}, in nats`];
+  const gaps = contrast.evidence.map(({ drops }) => drops[0] - drops[1]);
+  const largest = Math.max(...gaps.map(Math.abs), 1e-9);
+  const rows = contrast.evidence.map(({ looks }, i) =>
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, words.source[i].text),
+      ...looks.map((look) => make("td", { class: "plus", "--share": look }, share(look))),
+      make("td", { class: gaps[i] < 0 ? "minus" : "plus", "--share": Math.abs(gaps[i]) / largest }, decimal(gaps[i])),
+    ),
+  );
+  const table = make(
+    "table",
+    { class: "comparison" },
+    make("caption", {}, make("b", {}, ours), ` (${first}) rather than `, make("b", {}, theirs), ` (${second})`),
+    make("thead", {}, make("tr", {}, ...head.map((name) => make("th", { scope: "col" }, name)))),
+    make("tbody", {}, ...rows),
+  );
+  const scroll = { class: "scroll", tabindex: "0", role: "group", "aria-label": "Evidence of the source words" };
+  return make("div", { class: "contrasted", role: "status" }, make("div", scroll, table), make("p", { class: "note" }, NOTE));
+}
