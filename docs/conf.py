@@ -11,7 +11,14 @@ import seq2seq
 project = "seq2seq"
 author = "The seq2seq authors"
 version = release = seq2seq.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "reference"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "reference",
+]
 exclude_patterns = ["_build", "_ext"]
 smartquotes = False  # --beam stays --beam
 myst_heading_anchors = 3
@@ -29,5 +36,9 @@ html_theme = "furo"
 html_title = "seq2seq"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["live.js"]
+html_favicon = "../seq2seq/serve/page/icon.svg"
+copybutton_prompt_text = r"\$ |>>> "
+copybutton_prompt_is_regexp = True
 html_copy_source = False
 html_show_copyright = False

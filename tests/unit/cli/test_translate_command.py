@@ -59,7 +59,7 @@ def test_a_model_that_nobody_named_is_named_on_stderr(run, seq2seq, expected, so
 def test_a_fresh_clone_translates_before_any_training(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, out, err = run("The black cat drank the milk.", command=())
-    assert (status, out) == (0, "El gato negro bebió la leche.\n")
+    assert (status, out) == (0, "El gato negro tomó la leche.\n")
     assert err == f"model: {PUBLISHED} (comes with the project; `python train.py` trains another)\n"
 
 
