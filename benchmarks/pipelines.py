@@ -30,9 +30,8 @@ OURS, THEIRS = "this project", "transformers"
 class Plan(Options):
     """The options of `pipelines`."""
 
-    model: (
-        Path  # run or bundle in the published style (model/style=vaswani), which is exported to Hugging Face's layout
-    )
+    # run or bundle in the published style (model/style=vaswani), which is exported to Hugging Face's layout
+    model: Path
     data: Path | None = None  # folder with test.tsv; without it, the bundled sentences that were written by hand
     sentences: int = 500  # sentences to translate, from the beginning of the file
     batch: int = 32  # sentences of a call, beside calls with one sentence

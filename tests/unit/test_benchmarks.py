@@ -1,4 +1,5 @@
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from seq2seq.training.module import TranslationModule
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
 from benchmarks import huggingface
+from benchmarks.__main__ import COMMANDS
+from benchmarks.command import options_of
 from benchmarks.data import drawn_pairs, epochs_of
 from benchmarks.ours import Updates
 from benchmarks.race import race
@@ -87,3 +90,8 @@ def test_in_a_race_everyone_does_every_block_in_turns():
     assert result.outputs == {"a": ["a1 of 7", "a2 of 10"], "b": ["b1 of 8", "b2 of 9"]}
     assert result.ratio("a", "a").median == 1
     assert result.rate("a").median == pytest.approx(np.median([10 / seconds for seconds in result.seconds["a"]]))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_options_and_their_comments(name: str):
+    assert options_of(import_module(f"benchmarks.{name}").Plan)
