@@ -1,10 +1,12 @@
 """A model in one HTML page: equal to Python with the same weights, and speed, in headless Chromium."""
 
 import os
+import re
 import shutil
 import statistics
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,7 +44,7 @@ class Plan(Options):
 
     model: Path | None = None  # run or bundle; without it, the newest
     data: Path | None = None  # folder with test.tsv; without it, the bundled sentences that were written by hand
-    sentences: int = 200  # sentences to translate, from the beginning of the file
+    sentences: int = 200  # lines of one sentence to translate, from the beginning of the file
 
 
 def run(plan: Plan, device: torch.device) -> Results:
@@ -58,7 +60,6 @@ def run(plan: Plan, device: torch.device) -> Results:
 
     folder = find_model(plan.model)
     bundle, own = load_bundle(folder), Translator.load(folder, "cpu")
-    texts = [source for source, _ in read_test(plan.data)[: plan.sentences]]
     assert isinstance(bundle.model, Transformer)
     settings = replace(bundle.config.search, repair=False)
     same = Translator(quantised(bundle.model), bundle.tokenizer, search=settings)
@@ -76,11 +77,17 @@ def run(plan: Plan, device: torch.device) -> Results:
             page.locator("#target").filter(has_text=".").wait_for(timeout=120_000)
             first = time.perf_counter() - start
             codes = {"source": bundle.config.src_lang, "target": bundle.config.tgt_lang, "alternatives": 0}
-            found, seconds = [], []
-            for text in texts:
+            memory = renderer_memory()  # before the second worker, which answers the questions below
+            texts, found, seconds = [], [], []
+            for text in (source for source, _ in read_test(plan.data)):
                 start = time.perf_counter()
-                found.append(page.evaluate(ASK, ["translate", {"q": text, **codes}])["translatedText"])
-                seconds.append(time.perf_counter() - start)
+                answer = page.evaluate(ASK, ["translate", {"q": text, **codes}])
+                if len(answer["sentences"]) == 1:  # the browser cuts texts into sentences by its own rules
+                    seconds.append(time.perf_counter() - start)
+                    texts.append(text)
+                    found.append(answer["translatedText"])
+                if len(texts) == plan.sentences:
+                    break
             expected, exact = (translator.translate(texts, beam=beam, repair=False) for translator in (same, own))
             equal = sum(a == b for a, b in zip(found, expected, strict=True))
             as_float = sum(a == b for a, b in zip(found, exact, strict=True))
@@ -88,8 +95,28 @@ def run(plan: Plan, device: torch.device) -> Results:
             size = file.stat().st_size
             values[f"beam {beam}"] = {"equal": equal, "as_float32": as_float, "sentences": len(texts), "bytes": size}
             values[f"beam {beam}"] |= {"first": first, "median": statistics.median(seconds)}
-            cells = [f"{size / 1e6:.1f} MB", f"{first:.1f} s", f"{speed:.1f}"]
+            values[f"beam {beam}"] |= {"renderer_mb": memory}
+            cells = [f"{size / 1e6:.1f} MB", f"{first:.1f} s", f"{memory:.0f} MB", f"{speed:.1f}"]
             rows.append([f"{beam}", *cells, f"{equal} of {len(texts)}", f"{as_float} of {len(texts)}"])
         browser.close()
-    header = ["beam", "file", "first translation", "sentences/s", "equal, same weights", "equal, float32 weights"]
+    header = [
+        "beam",
+        "file",
+        "first translation",
+        "memory",
+        "sentences/s",
+        "equal, same weights",
+        "equal, float32 weights",
+    ]
     return values, [Table("A model in one page", header, rows)]
+
+
+def renderer_memory() -> float:
+    """Return the peak memory (MB) of the largest process that shows a page; 0 where there is no /proc."""
+    peaks = [0.0]
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"--type=renderer" in (folder / "cmdline").read_bytes():
+                status = (folder / "status").read_text(encoding="utf-8")
+                peaks += [int(kilobytes) / 1000 for kilobytes in re.findall(r"VmHWM:\s+(\d+) kB", status)]
+    return max(peaks)
