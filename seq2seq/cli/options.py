@@ -66,7 +66,12 @@ Ban = Annotated[list[str] | None, wanted(help="Phrase that no translation contai
 Glossary = Annotated[
     Path | None, wanted(help="File of terms and their translations, term TAB translation on each line.")
 ]
-Quantization = Annotated[Precision, search(help="Precision of the weights; for ctranslate2 only.")]
+Quantization = Annotated[
+    Precision,
+    search(
+        help="Precision of the weights: float32; also float16 for bundle, float16 or int8 for ctranslate2 and argos."
+    ),
+]
 Device = Annotated[str, search(help="Device: cpu, cuda, cuda:N, or auto: a GPU if there is one.")]
 Reference = Annotated[Path | None, scoring(help="Reference translations, one per line: score with BLEU, chrF++, TER.")]
 TestSet = Annotated[str | None, scoring(help="Public test set by its sacreBLEU name, such as wmt13.")]

@@ -20,6 +20,7 @@ ACCEPTABLE = 40.0  # sentence chrF++
 LEAST = 200  # translations to learn from
 BINS = 10  # of the reliability diagram
 PRECISION = 0.95  # share of acceptable translations for which the coverage is given
+_STEPS = 50  # of Newton's method
 _RIDGE = 0.1  # of the weights, so that they stay finite if all translations are acceptable
 
 
@@ -101,11 +102,19 @@ def calibrate(hypotheses: Sequence[tuple[float, int]], acceptable: Sequence[bool
         return None
     features = np.array([calibration_features(*one) for one in hypotheses])
     outcomes, weights = np.array(acceptable, dtype=float), np.zeros(features.shape[1])
-    for _ in range(30):
+
+    def loss(weights: np.ndarray) -> float:
+        logits = features @ weights
+        return float((np.logaddexp(0, logits) - outcomes * logits).sum() + _RIDGE / 2 * weights @ weights)
+
+    for _ in range(_STEPS):
         probabilities = 0.5 * (1 + np.tanh(features @ weights / 2))
-        gradient = features.T @ (outcomes - probabilities) - _RIDGE * weights
+        gradient = features.T @ (probabilities - outcomes) + _RIDGE * weights
         curvature = (features.T * (probabilities * (1 - probabilities))) @ features + _RIDGE * np.eye(len(weights))
-        weights += np.linalg.solve(curvature, gradient)
+        step = np.linalg.solve(curvature, gradient)
+        while loss(weights - step) > loss(weights) and np.abs(step).max() > 1e-9:  # a whole step can lead far away
+            step /= 2
+        weights -= step
     return Calibration(*(round(float(weight), 6) for weight in weights))
 
 

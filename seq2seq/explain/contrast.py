@@ -106,5 +106,5 @@ def _looks(translator: Translator, subject: Subject, target: Sequence[int], coun
         by_head: Tensor = module.out_proj.weight.float().unflatten(1, (len(values), -1))  # (d, h, c)
         projected = torch.einsum("hsc,dhc->hsd", values, by_head)
         taken = torch.einsum("hts,hsd->tsd", weights[:, -count:], projected).norm(dim=-1).double().cpu()  # (t, s)
-        shares += (taken / taken.sum(1, keepdim=True)).mean(0) / len(modules)
+        shares += (taken / taken.sum(1, keepdim=True).clamp_min(1e-30)).mean(0) / len(modules)
     return shares.tolist()

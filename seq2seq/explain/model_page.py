@@ -26,6 +26,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.settings.languages import language_name
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.translation import MAX_SOURCE_TOKENS, STRETCH
 
 _USED = ("beam", "length_penalty", "max_length_ratio", "max_length_offset")  # settings of the search, in the page
 _FREE = ("repair", "batch_tokens", "seed", "diversity", "temperature", "top_k", "top_p")  # without an effect there
@@ -93,6 +94,7 @@ def pack(bundle: Bundle) -> bytes:
         "search": {name: getattr(bundle.config.search, name) for name in _USED},
         "source": describe(source),
         "target": None if bundle.tokenizer.is_joint else describe(target),
+        "longest": min(int(STRETCH * (bundle.config.trained_length or MAX_SOURCE_TOKENS)), MAX_SOURCE_TOKENS),
         "tensors": [],
     }
     content = bytearray()
@@ -138,6 +140,7 @@ def describe(tokenizer: Tokenizer) -> dict[str, Any]:
         "pieces": pieces,
         "scores": tokenizer.scores,
         "symbols": list(tokenizer.user_symbols),
+        "bytes": tokenizer.byte_ids,
         "isBpe": tokenizer.is_bpe,
     }
 
@@ -153,8 +156,8 @@ def require_plain(bundle: Bundle) -> None:
         raise UserError(f"model.architecture={config.architecture}: a page computes Transformers only")
     if ablations := config.ablations():
         raise UserError(f"{', '.join(ablations)}: a page computes no ablations, but it can switch parts off by itself")
-    if any(side.imported is not None for side in (bundle.tokenizer.source, bundle.tokenizer.target)):
-        raise UserError("an imported model's vocabulary normalises text by rules that a page does not have")
+    if not all(side.has_usual_rules for side in (bundle.tokenizer.source, bundle.tokenizer.target)):
+        raise UserError("the vocabulary was made by another program, with rules of its own, which a page does not have")
     usual = SearchConfig()
     for name, value in vars(bundle.config.search).items():
         if name not in (*_USED, *_FREE) and value != getattr(usual, name):

@@ -160,6 +160,13 @@ class Tokenizer:
         spec = self._description.trainer_spec
         return spec.model_type == spec.BPE
 
+    @property
+    def has_usual_rules(self) -> bool:
+        """Whether the vocabulary cuts texts as those of `train_tokenizer` do, whoever made it."""
+        spec, rules = self._description.trainer_spec, self._description.normalizer_spec
+        is_usual = rules.name == "identity" and rules.add_dummy_prefix and not spec.treat_whitespace_as_suffix
+        return self.imported is None and is_usual and spec.model_type in (spec.BPE, spec.UNIGRAM)
+
     @cached_property
     def _description(self) -> Any:
         format_of_models: Any = import_module("sentencepiece.sentencepiece_model_pb2")  # made at run time: no types

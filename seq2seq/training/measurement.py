@@ -56,9 +56,10 @@ def calibrate_on(translator: Translator, validation: Sequence[Pair]) -> Calibrat
         log.info("the model gives no confidences: these need %d validation pairs, and there are %d", LEAST, len(pairs))
         return None
     log.info("translating %s validation sentences, to calibrate confidences", f"{len(pairs):,}")
-    best = [of_text[0] for of_text in translator.translate_nbest([src for src, _ in pairs], 1)]
-    hypotheses = [(one.score, sum(len(part.ids) + 1 for part in one.parts) or 1) for one in best]
-    return calibrate(hypotheses, are_acceptable([one.text for one in best], [tgt for _, tgt in pairs]))
+    translated = zip(translator.translate_nbest([src for src, _ in pairs], 1), pairs, strict=True)
+    whole = [(best, tgt) for (best, *_), (_, tgt) in translated if len(best.parts) == 1]  # confidences are of segments
+    hypotheses = [(best.score, len(best.parts[0].ids) + 1) for best, _ in whole]
+    return calibrate(hypotheses, are_acceptable([best.text for best, _ in whole], [tgt for _, tgt in whole]))
 
 
 def reliabilities(translations: Mapping[str, Sequence[Translation]], tests: Tests) -> dict[str, Reliability]:

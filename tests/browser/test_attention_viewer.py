@@ -109,6 +109,7 @@ def test_an_overview_of_all_layers_opens_any_head(watched) -> None:
     heads = [
         head for part in ("cross", "encoder", "decoder") for layer in EXPLANATION["attention"][part] for head in layer
     ]
+    tiles.first.wait_for()
     assert tiles.count() == len(heads)
     page.get_by_role("button", name=re.compile("^Cross-attention, layer 1, head 2, spread")).click()
     assert [page.get_by_label(name, exact=True).input_value() for name in ("Layer", "Head")] == ["0", "1"]

@@ -36,6 +36,8 @@ ODD = [
     "a\u200bb\u00a0c  d",
     "%s ▁ e\u0301",
     "x" * 60,
+    "The <0x41> cat <0x0A>",
+    "日本🎉🎉",
 ]
 CODES = {"source": "en", "target": "es", "alternatives": 0}
 
@@ -66,12 +68,17 @@ def same_weights(folder: Path) -> Translator:
     return Translator(quantised(bundle.model), bundle.tokenizer, search=search, trained_length=None)
 
 
-def made(folder: Path, kind: str, **changes: Any) -> Path:
+def made(folder: Path, kind: str, *, byte_fallback: bool = True, **changes: Any) -> Path:
     """An untrained model's bundle with a vocabulary of its own."""
     texts = [
         f"{a} {b} {c}." for a in ("The cat", "El gato", "<2es> Ella") for b in ("sees", "ve") for c in ("milk", "leche")
     ]
-    tokenizer = train_tokenizer(texts, TokenizerConfig(type=kind, vocab_size=280, user_symbols=["<2es>"]))
+    tokenizer = train_tokenizer(
+        texts,
+        TokenizerConfig(
+            type=kind, vocab_size=280 if byte_fallback else 25, byte_fallback=byte_fallback, user_symbols=["<2es>"]
+        ),
+    )
     sizes = {"d_model": 24, "num_heads": 3, "d_ff": 40, "num_encoder_layers": 2, "num_decoder_layers": 2}
     config = ModelConfig(**{**sizes, **changes})
     torch.manual_seed(5)
@@ -145,6 +152,10 @@ def test_translations_and_explanations_are_pythons(opened_model: Callable[..., W
     compared = {"word": 2, "other": "roja", "without": ["cross.1.head.2", "source.1"]}
     data = assemble(translator, SENTENCES[0], None, Interventions(compared["without"]), instead=(2, "roja")).data
     assert differences(ask("explain", {"source": SENTENCES[0], **compared})["contrast"], data["contrast"]) == []
+    off = {"word": 2, "other": "roja", "without": ["cross.1"]}  # nothing is taken from the source
+    data = assemble(translator, SENTENCES[0], "El gato ve.", Interventions(["cross.1"]), instead=(2, "roja")).data
+    found = ask("explain", {"source": SENTENCES[0], "target": "El gato ve.", **off})
+    assert differences(found["contrast"], data["contrast"]) == []
     masked = ask("explain", {"source": SENTENCES[0], **head, "without": ["mask"]})
     assert differences(masked, explained(translator, SENTENCES[0], without=["mask"])) == []
 
@@ -154,7 +165,8 @@ def test_translations_and_explanations_are_pythons(opened_model: Callable[..., W
     [
         ("unigram", {"activation": "gelu", "norm": "rmsnorm", "norm_position": "pre", "positions": "sinusoidal"}),
         ("bpe", {"activation": "swish", "positions": "rotary", "bias": False, "scale_embedding": False}),
-        ("bpe", {"activation": "swiglu", "positions": "sinusoidal", "norm_position": "pre"}),
+        ("bpe", {"activation": "swiglu", "positions": "sinusoidal", "norm_position": "pre", "byte_fallback": False}),
+        ("unigram", {"byte_fallback": False}),
     ],
 )
 def test_every_style_and_vocabulary_is_computed(
@@ -184,3 +196,19 @@ def test_a_text_that_cannot_be_shown_is_refused_in_one_line(opened_model: Callab
         asker(watched)("explain", {"source": long, "layer": 0, "head": 0})
     watched.write("The cat sees the milk.")
     assert watched.text("#target") == "El gato ve la leche."
+
+
+def test_abbreviations_and_initials_end_no_sentence_and_long_sentences_are_cut(
+    opened_model: Callable[..., Watched],
+) -> None:
+    ask = asker(opened_model())
+
+    def sentences(text: str) -> list[str]:
+        return ask("translate", {"q": text, **CODES, "source": "en_XX"})["sentences"]
+
+    assert sentences("Mr. Hill left. J. R. Smith did, too.") == ["Mr. Hill left.", "J. R. Smith did, too."]
+    assert sentences('"Why?" he asked. 1. Go.') == ['"Why?" he asked.', "1. Go."]
+    tokenizer = load_bundle(GOLDEN).tokenizer.source
+    long = sentences(", ".join(["the cat sees the milk"] * 80))
+    assert len(long) > 1
+    assert max(len(ids) for ids in tokenizer.encode(long)) <= 200

@@ -47,7 +47,7 @@ function looksOf(model, src, read, count) {
       const weightOf = (i, column) => (isOn(i) ? ofHeads[Math.floor(i / channels)][column] : 0);
       const weighted = memory.values.map((row, column) => row.map((value, i) => value * weightOf(i, column)));
       const norms = product(weighted, data, shape).map((row) => Math.hypot(...row));
-      norms.forEach((norm, column) => (shares[column] += norm / sum(norms) / count / calls.length));
+      norms.forEach((norm, column) => (shares[column] += norm / (sum(norms) || 1) / count / calls.length));
     }
   });
   return shares;

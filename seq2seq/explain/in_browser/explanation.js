@@ -19,8 +19,8 @@ function rounded(value, decimals) {
 
 /** A model, its vocabularies and its settings of the search: what a bundle holds. */
 export class Translator {
-  constructor({ model, source, target, search }) {
-    Object.assign(this, { model, source, target, search, start: BOS });
+  constructor({ model, source, target, search, longest }) {
+    Object.assign(this, { model, source, target, search, longest, start: BOS });
   }
 
   /** Return up to nBest translations of one sentence: { ids, score, value, text }, the best first. */
@@ -59,6 +59,10 @@ export class Translator {
   encodeShort(tokenizer, text, name) {
     const ids = tokenizer.encode(text);
     if (ids.length === 0) throw new Error(`the ${name} is empty: give one with words`);
+    return this.requireShort(ids, name);
+  }
+
+  requireShort(ids, name) {
     const limit = MAX_SUBWORDS - 1;
     if (ids.length > limit) throw new Error(`the ${name} has ${ids.length} subwords, and attention is shown for at most ${limit}: shorten it`);
     return [...ids, EOS];
@@ -67,13 +71,15 @@ export class Translator {
   hiddenPositions(src, without) {
     const words = this.source.words(src, new Set([src.length - 1]));
     const numbers = without.map((name) => /^source\.(\d+)$/.exec(name)).filter(Boolean).map(([, number]) => Number(number));
+    const unknown = numbers.find((number) => number < 1 || number >= words.length);
+    if (unknown !== undefined) throw new Error(`source.${unknown}: the sentence has words 1 to ${words.length - 1}`);
     return numbers.flatMap((number) => words[number - 1].pieces);
   }
 
   /** Read a sentence and its translation; return the explanation and what every attention recorded. */
   look(model, source, src, target) {
     const own = target === null ? this.translate(source, 1, model)[0] : null;
-    const tgt = own ? [...own.ids, EOS] : this.encodeShort(this.target, target, "target");
+    const tgt = own ? this.requireShort(own.ids, "model's translation") : this.encodeShort(this.target, target, "target");
     const [tgtIn, last] = [[BOS, ...tgt.slice(0, -1)], tgt.length - 1];
     const calls = { encoder: [], decoder: [], cross: [] };
     const record = (part, layer) => (call) => (calls[part][layer] = call);

@@ -16,11 +16,13 @@ export function normalise(text) {
   return visible.replace(WHITE_SPACE, " ").trim().normalize("NFC");
 }
 
-/** A vocabulary: pieces are its subwords by id, scores their log-probabilities or the order of merges. */
+/** A vocabulary: pieces are its subwords by id, scores their log-probabilities or the order of merges, bytes the ids of bytes. */
 export class Tokenizer {
-  constructor({ pieces, scores, symbols, isBpe }) {
+  constructor({ pieces, scores, symbols, bytes, isBpe }) {
     Object.assign(this, { pieces, scores, symbols, isBpe });
-    this.ids = new Map(pieces.map((piece, id) => [piece, id]).slice(EOS + 1));
+    this.byteOf = new Map(bytes.map((id) => [id, parseInt(pieces[id].slice(3, -1), 16)])); // <0x41>
+    this.idOfByte = new Map([...this.byteOf].map(([id, byte]) => [byte, id]));
+    this.ids = new Map(pieces.map((piece, id) => [piece, id]).filter(([, id]) => id > EOS && !this.byteOf.has(id)));
     this.longest = Math.max(...pieces.map((piece) => [...piece].length));
     const symbolsFirst = [...symbols].sort((a, b) => b.length - a.length).map((symbol) => symbol.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"));
     this.character = new RegExp([...symbolsFirst, "."].join("|"), "gsu");
@@ -32,7 +34,8 @@ export class Tokenizer {
     const normal = normalise(text);
     if (!normal) return [];
     const characters = `${SPACE}${normal.replaceAll(" ", SPACE)}`.match(this.character); // a symbol is never split
-    return (this.isBpe ? this.merge(characters) : this.cutLikeliest(characters)).flatMap((piece) => this.idsOf(piece));
+    const ids = (this.isBpe ? this.merge(characters) : this.cutLikeliest(characters)).flatMap((piece) => this.idsOf(piece));
+    return ids.filter((id, i) => id !== UNK || ids[i - 1] !== UNK); // neighbouring unknown characters are one subword
   }
 
   /** Unigram (Kudo 2018): return the subwords whose sum of scores is the highest, by Viterbi's algorithm. */
@@ -72,7 +75,7 @@ export class Tokenizer {
   idsOf(piece) {
     const id = this.ids.get(piece);
     if (id !== undefined) return [id];
-    const bytes = [...new TextEncoder().encode(piece)].map((byte) => this.ids.get(byteName(byte)));
+    const bytes = [...new TextEncoder().encode(piece)].map((byte) => this.idOfByte.get(byte));
     return bytes.includes(undefined) ? [UNK] : bytes;
   }
 
@@ -85,8 +88,7 @@ export class Tokenizer {
       bytes = [];
     };
     for (const id of ids.filter((id) => id > EOS)) {
-      const byte = /^<0x([0-9A-F]{2})>$/.exec(this.pieces[id]);
-      if (byte) bytes.push(parseInt(byte[1], 16));
+      if (this.byteOf.has(id)) bytes.push(this.byteOf.get(id));
       else {
         write();
         text += this.pieces[id];
@@ -115,8 +117,6 @@ export class Tokenizer {
     });
   }
 }
-
-const byteName = (byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`;
 
 /** Return the text of bytes in UTF-8; each byte that is no part of a character becomes U+FFFD. */
 function decodeBytes(bytes) {

@@ -22,21 +22,42 @@ export function unpack(buffer) {
     weights[name] = { shape, data };
   }
   const [source, target] = [header.source, header.target ?? header.source].map((vocabulary) => new Tokenizer(vocabulary));
-  return new Translator({ model: new Transformer(header.config, weights), source, target, search: header.search });
+  return new Translator({ model: new Transformer(header.config, weights), source, target, search: header.search, longest: header.longest });
 }
 
 /** Return the bytes of gzip in base64. */
 async function inflate(text) {
-  const packed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const binary = atob(text);
+  const packed = new Uint8Array(binary.length);
+  for (let i = 0; i < packed.length; i++) packed[i] = binary.charCodeAt(i); // Uint8Array.from needs ten times the memory
   return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
-/** Cut a text into sentences and the space between them. */
-const cut = (text, language) => [...new Intl.Segmenter(language, { granularity: "sentence" }).segment(text)].map(({ segment }) => segment);
+const ABBREVIATION = /(?:^|[\s("])(?:\p{Lu}|\d+|Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|No|vs|etc|e\.g|i\.e)\.\s*$/u;
+
+/** Cut a line into sentences, with the space behind them; a sentence that is too long is cut at clauses or words. */
+function cut(line, language, translator) {
+  const sentences = [];
+  for (const { segment } of new Intl.Segmenter(language, { granularity: "sentence" }).segment(line)) {
+    const goesOn = sentences.length > 0 && (ABBREVIATION.test(sentences.at(-1)) || /^["'(]*\p{Ll}/u.test(segment));
+    if (goesOn) sentences.push(sentences.pop() + segment);
+    else sentences.push(segment);
+  }
+  return sentences.flatMap((sentence) => shorten(sentence, translator));
+}
+
+function shorten(text, translator) {
+  if (translator.source.encode(text).length <= translator.longest) return [text];
+  const [clauses, words] = [/(?<=[,;:]\s)/u, /(?<=\s)/u].map((end) => text.split(end));
+  const parts = clauses.length > 1 ? clauses : words.length > 1 ? words : [...text];
+  const middle = Math.ceil(parts.length / 2);
+  return [parts.slice(0, middle), parts.slice(middle)].flatMap((half) => shorten(half.join(""), translator));
+}
 
 const ANSWERS = {
   translate(translator, { q: text, source, alternatives }) {
-    const parts = text.split(/(\n)/).flatMap((line) => (line === "\n" ? [line] : cut(line, source)));
+    const [language] = source.split(/[-_]/);
+    const parts = text.split(/(\n)/).flatMap((line) => (line === "\n" ? [line] : cut(line, language, translator)));
     const ranked = parts.map((part) => (part.trim() ? translator.translate(part, 1 + alternatives) : null));
     const join = (rank) => parts.map((part, i) => (ranked[i] ? part.replace(part.trim(), () => (ranked[i][rank] ?? ranked[i].at(-1)).text) : part)).join("");
     const texts = [...new Set(Array.from({ length: 1 + alternatives }, (_, rank) => join(rank)))];

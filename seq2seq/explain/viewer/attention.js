@@ -149,7 +149,11 @@ function follow(view) {
   const links = linksOf(view.weights, shown);
   view.diagram.show(links, shown, view.ghosts);
   view.reading.replaceChildren(...tell(view, links, shown));
-  view.hiding.replaceChildren(...(view.onIntervene ? makeHiding(view) : []), ...(view.onContrast ? askContrast(view) : []));
+  const asked = `${view.unit} ${view.chosen.side} ${view.chosen.index}`;
+  if (view.hiding.dataset.asked !== asked) { // a word under the pointer must not empty the form
+    view.hiding.dataset.asked = asked;
+    view.hiding.replaceChildren(...(view.onIntervene ? makeHiding(view) : []), ...(view.onContrast ? askContrast(view) : []));
+  }
   const isSource = shown.side === "source";
   view.tables.encoder?.choose(isSource ? shown.index : null);
   view.tables.decoder?.choose(isSource ? null : shown.index - 1);
@@ -270,9 +274,10 @@ function makeGrid(view, part) {
 /** Pick a layer and a head, as with the lists, which then show them. */
 function open(view, { layer, head }) {
   const lists = view.controls.querySelectorAll("select");
-  [lists[0].value, lists[1].value] = [String(layer), String(head)];
+  const picked = sizeOf(view.explanation).heads > 1 ? String(head) : MEAN;
+  [lists[0].value, lists[1].value] = [String(layer), picked];
   lists[1].focus();
-  view.update({ layer, head: String(head) });
+  view.update({ layer, head: picked });
 }
 
 function tellStatistics(view, part) {

@@ -55,8 +55,9 @@ export function makeExplainer(settings, getKey) {
   };
 }
 
-/** Let all words be seen again: those that are hidden are another sentence's. */
+/** Let all words be seen again, and compare none: those that are hidden or compared are another sentence's. */
 function showHiddenWords(view) {
+  view.contrast = {};
   const { without = [] } = view.interventions;
   view.before = null; // a change for another sentence is not undone
   view.interventions = { ...view.interventions, without: without.filter((name) => !name.startsWith("source.")) };

@@ -31,6 +31,12 @@ function startWorker() {
     else reject?.(new Error(error));
     sendNext();
   });
+  started.addEventListener("error", () => {
+    for (const { reject } of pending.values()) reject(new Error("The model stopped: reload the page"));
+    pending.clear();
+    started.terminate();
+    worker = null;
+  });
   started.postMessage({ id: 0, model: textOf("model") });
   return started;
 }

@@ -38,6 +38,14 @@ def test_confidences_stay_finite_if_all_is_right_and_if_a_score_is_huge() -> Non
     assert TRUE.confidence(-1e9, 3) == 0.0
 
 
+def test_two_long_bad_translations_do_not_lead_the_fit_astray() -> None:
+    hypotheses, outcomes = drawn(500, 3)
+    found = calibrate([*hypotheses, (-357.6, 44), (-394.3, 178)], [*outcomes, False, False])
+    assert found is not None
+    for one in ((-1.0, 5), (-9.0, 12), (-3.0, 25)):
+        assert found.confidence(*one) == pytest.approx(TRUE.confidence(*one), abs=0.15)
+
+
 def test_few_translations_teach_nothing() -> None:
     hypotheses, outcomes = drawn(199, 1)
     assert calibrate(hypotheses, outcomes) is None

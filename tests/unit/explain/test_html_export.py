@@ -1,6 +1,7 @@
 """Export of a model as one HTML page: what is refused, and what the file holds."""
 
 import gzip
+import io
 import json
 import re
 import struct
@@ -10,11 +11,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 
-from seq2seq.bundle import load_bundle, save_bundle
+from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.explain.model_page import export_html, quantise
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
+
+SENTENCES = [
+    "The cat sees the milk.",
+    "El gato ve la leche.",
+    "A dog has a blue ball.",
+    "Un perro tiene una bola azul.",
+]
 
 
 def test_a_page_holds_the_weights_as_8_bits_and_a_scale_for_each_row(bundle_folder: Path, tmp_path: Path) -> None:
@@ -61,3 +73,18 @@ def test_what_a_page_cannot_compute_is_refused_in_one_line(bundle_folder: Path, 
     refused(bundle_folder, r"does not end in .html: give --output NAME.html", tmp_path / "model.txt")
     file.write_text("mine")
     refused(bundle_folder, r"model.html is there already: give --output a new file")
+
+
+def test_a_vocabulary_with_rules_of_its_own_is_refused(bundle_folder: Path, tmp_path: Path) -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(  # as `spm_train` does by itself: Unicode's form NFKC
+        sentence_iterator=iter(SENTENCES), model_writer=model, vocab_size=34, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
+        minloglevel=2,
+    )  # fmt: skip
+    tokenizer = Tokenizer(model.getvalue())
+    bundle = load_bundle(bundle_folder)
+    torch.manual_seed(1)
+    network = Transformer(bundle.config.model, tokenizer.vocab_size)
+    save_bundle(tmp_path / "nfkc", Bundle(network, Tokenizers.joint(tokenizer), bundle.config), card="")
+    with pytest.raises(UserError, match="the vocabulary was made by another program, with rules of its own"):
+        export_html(tmp_path / "nfkc", tmp_path / "model.html")
