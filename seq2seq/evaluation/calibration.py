@@ -18,6 +18,7 @@ from seq2seq.settings.bundle import Calibration, calibration_features
 
 ACCEPTABLE = 40.0  # sentence chrF++
 LEAST = 200  # translations to learn from
+LEAST_OF_EACH = 20  # of them acceptable, and not: a model that is always right on them learns only to trust itself
 BINS = 10  # of the reliability diagram
 PRECISION = 0.95  # share of acceptable translations for which the coverage is given
 _STEPS = 50  # of Newton's method
@@ -92,13 +93,13 @@ def are_acceptable(translations: Sequence[str], references: Sequence[str]) -> li
 
 
 def calibrate(hypotheses: Sequence[tuple[float, int]], acceptable: Sequence[bool]) -> Calibration | None:
-    """Fit a logistic regression by Newton's method; None: there are too few translations.
+    """Fit a logistic regression by Newton's method; None: there are too few translations, or too few of one kind.
 
     Args:
         hypotheses: each translation's sum of log-probabilities (nats) and number of tokens, EOS included.
         acceptable: whether it is acceptable.
     """
-    if len(hypotheses) < LEAST:
+    if len(hypotheses) < LEAST or not LEAST_OF_EACH <= sum(acceptable) <= len(acceptable) - LEAST_OF_EACH:
         return None
     features = np.array([calibration_features(*one) for one in hypotheses])
     outcomes, weights = np.array(acceptable, dtype=float), np.zeros(features.shape[1])

@@ -59,7 +59,11 @@ def calibrate_on(translator: Translator, validation: Sequence[Pair]) -> Calibrat
     translated = zip(translator.translate_nbest([src for src, _ in pairs], 1), pairs, strict=True)
     whole = [(best, tgt) for (best, *_), (_, tgt) in translated if len(best.parts) == 1]  # confidences are of segments
     hypotheses = [(best.score, len(best.parts[0].ids) + 1) for best, _ in whole]
-    return calibrate(hypotheses, are_acceptable([best.text for best, _ in whole], [tgt for _, tgt in whole]))
+    acceptable = are_acceptable([best.text for best, _ in whole], [tgt for _, tgt in whole])
+    found = calibrate(hypotheses, acceptable)
+    if found is None:
+        log.info("the model gives no confidences: %d of %d translations are acceptable", sum(acceptable), len(whole))
+    return found
 
 
 def reliabilities(translations: Mapping[str, Sequence[Translation]], tests: Tests) -> dict[str, Reliability]:

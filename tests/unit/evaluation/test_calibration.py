@@ -30,12 +30,15 @@ def test_the_law_of_the_outcomes_is_found_again() -> None:
     assert reliability([found.confidence(*one) for one in others], came_true).error < 0.02
 
 
-def test_confidences_stay_finite_if_all_is_right_and_if_a_score_is_huge() -> None:
-    hypotheses, _ = drawn(300, 1)
-    found = calibrate(hypotheses, [True] * 300)
-    assert found is not None
-    assert all(0.8 < found.confidence(*one) <= 1 for one in hypotheses)
+def test_a_huge_score_has_a_finite_confidence() -> None:
     assert TRUE.confidence(-1e9, 3) == 0.0
+
+
+def test_a_model_that_is_always_right_learns_nothing_of_its_faults() -> None:
+    hypotheses, _ = drawn(300, 1)
+    for wrong, is_known in ((0, False), (19, False), (20, True), (280, True), (281, False)):
+        found = calibrate(hypotheses, [False] * wrong + [True] * (300 - wrong))
+        assert (found is not None) is is_known, wrong
 
 
 def test_two_long_bad_translations_do_not_lead_the_fit_astray() -> None:
