@@ -188,7 +188,10 @@ def report_model(
         )
         shown, plain = table(families), to_plain(families)
     elif translator.calibration is None:
-        raise UserError(f"{folder} is not calibrated, so it gives no confidence: training by this version calibrates")
+        raise UserError(
+            f"{folder} is not calibrated, so it gives no confidence: models that this version trains with 200 "
+            "validation pairs or more are"
+        )
     else:
         best = [of_text[0] for of_text in translator.translate_nbest(source, 1)]
         found = measure_reliability(best, reference)

@@ -36,7 +36,6 @@ _WEIGHTS = {  # precisions that each format can have
     "ctranslate2": get_args(options.Precision),
     "huggingface": ("float32",),
     "argos": get_args(options.Precision),
-    "html": ("float32",),  # stored as int8
 }
 
 
@@ -101,7 +100,9 @@ def export(
 
     [bold]seq2seq export bundle --quantization float16 --output FOLDER[/bold]   the same model in half the space
     """
-    if quantization not in _WEIGHTS[format_]:
+    if format_ == "html" and quantization != "float32":
+        raise UserError("export html always writes weights of 8 bits: leave out --quantization")
+    if quantization not in _WEIGHTS.get(format_, ("float32",)):
         raise UserError(
             f"export {format_} writes {' or '.join(_WEIGHTS[format_])} weights, not {quantization}: "
             f"leave out --quantization, or use `seq2seq export ctranslate2 --quantization {quantization}`"

@@ -22,7 +22,7 @@ LEAST_OF_EACH = 20  # of them acceptable, and not: a model that is always right 
 BINS = 10  # of the reliability diagram
 PRECISION = 0.95  # share of acceptable translations for which the coverage is given
 _STEPS = 50  # of Newton's method
-_RIDGE = 0.1  # of the weights, so that they stay finite if all translations are acceptable
+_RIDGE = 0.1  # of the weights, so that they stay finite if they can part both kinds of translations
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Reliability:
-    """How far confidences agree with what came true.
+    """How well confidences agree with the shares of acceptable translations.
 
     Attributes:
         translations: their number.
@@ -65,12 +65,11 @@ class Reliability:
         words += f"error {self.error:.1%}; "
         if self.threshold is None:
             return words + f"no confidence is so high that {PRECISION:.0%} are"
-        return (
-            words + f"{PRECISION:.0%} of the {self.coverage:.0%} with a confidence of {self.threshold:.2f} or more are"
-        )
+        words += f"{self.coverage:.0%} have a confidence of {self.threshold:.2f} or more, and "
+        return words + f"{PRECISION:.0%} of these are acceptable"
 
     def table(self) -> Table:
-        """Return the reliability diagram as a table: a bar for each bin, with a mark where its confidence is."""
+        """Return the reliability diagram as a table with a bar for each bin."""
         caption = f"{self.summary()}; ◆ marks the confidence"
         table = Table("confidence", "translations", "acceptable", "", caption=caption)
         for one in self.bins:
@@ -79,7 +78,7 @@ class Reliability:
 
 
 def bar(one: Bin, width: int = 30) -> str:
-    """Return a bin's share of acceptable translations as a bar; a mark shows where it would be as long as promised."""
+    """Return a bin's share of acceptable translations as a bar, with a mark at the bin's mean confidence."""
     cells = ["█" if index < round(one.acceptable * width) else "·" for index in range(width)]
     cells[min(int(one.confidence * width), width - 1)] = "◆"
     return "".join(cells)
@@ -127,13 +126,13 @@ def measure_reliability(translations: Sequence[Translation], references: Sequenc
     """
     counted = [(one, ref) for one, ref in zip(translations, references, strict=True) if one.confidence is not None]
     if not counted:
-        raise UserError("no text has words, or the model is not calibrated: there is no confidence to compare")
+        raise UserError("no text has words: there is no confidence to compare")
     acceptable = are_acceptable([one.text for one, _ in counted], [reference for _, reference in counted])
     return reliability([one.confidence or 0.0 for one, _ in counted], acceptable)
 
 
 def reliability(confidences: Sequence[float], acceptable: Sequence[bool]) -> Reliability:
-    """Compare confidences with what came true."""
+    """Compare confidences with whether the translations are acceptable."""
     confidence, outcomes = np.array(confidences), np.array(acceptable, dtype=float)
     of_bin = np.minimum((confidence * BINS).astype(int), BINS - 1)
     bins = [

@@ -35,13 +35,11 @@ def without_runs(text: str) -> str:
 
 def _run(tokens: Sequence[str], size: int) -> int:
     """Return how often a phrase of this size comes at once, at most."""
-    most = 1
-    for start in range(size, len(tokens) - size + 1):
-        same = 0
-        while tokens[start - size + same : start - size + same + 1] == tokens[start + same : start + same + 1] != []:
-            same += 1
-        most = max(most, same // size + 1)
-    return most
+    longest = same = 0  # tokens in a row that are equal to the token `size` places before
+    for token, before in zip(tokens[size:], tokens, strict=False):
+        same = same + 1 if token == before else 0
+        longest = max(longest, same)
+    return longest // size + 1
 
 
 def _most_frequent(tokens: Sequence[str]) -> int:

@@ -1,7 +1,8 @@
 """A model as one HTML file: weights, vocabulary and page, for a browser without a server.
 
 Each row of a matrix is stored as integers of 8 bits and one scale (Jacob et al. 2018, §2, without a zero point);
-vectors stay in float32. `in_browser/*.js` computes what this package computes, each file like its Python twin.
+vectors stay in float32. `in_browser/*.js` computes what this package computes; each file but `worker.js` has a twin in
+Python.
 """
 
 import base64
@@ -29,7 +30,7 @@ from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.translation import MAX_SOURCE_TOKENS, STRETCH
 
 _USED = ("beam", "length_penalty", "max_length_ratio", "max_length_offset")  # settings of the search, in the page
-_FREE = ("repair", "batch_tokens", "seed", "diversity", "temperature", "top_k", "top_p")  # without an effect there
+_IGNORED = ("repair", "batch_tokens", "seed", "diversity", "temperature", "top_k", "top_p")  # without an effect there
 _LIMITS = {"charLimit": 2000, "explainLimit": 300, "alternatives": 4, "frontendTimeout": 300}
 
 
@@ -160,5 +161,5 @@ def require_plain(bundle: Bundle) -> None:
         raise UserError("the vocabulary was made by another program, with rules of its own, which a page does not have")
     usual = SearchConfig()
     for name, value in vars(bundle.config.search).items():
-        if name not in (*_USED, *_FREE) and value != getattr(usual, name):
+        if name not in (*_USED, *_IGNORED) and value != getattr(usual, name):
             raise UserError(f"search.{name}={value} is stored in the bundle, and pages know plain beam search only")

@@ -102,8 +102,8 @@ def complete_run(
     facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
     if scores:
         console.print(scores_table(scores))
-    trust = reliabilities(of_tests, data.tests) if translator.calibration else {}
-    facts["confidence"] = {name: of_set.to_dict() for name, of_set in trust.items()}
+    confidences = reliabilities(of_tests, data.tests) if translator.calibration else {}
+    facts["confidence"] = {name: of_set.to_dict() for name, of_set in confidences.items()}
     families = probe(translator, data.tests, config.training.probes)
     facts["robustness"] = to_plain(families)
     bundle.model.cpu()
@@ -116,7 +116,7 @@ def complete_run(
         else:
             console.print(*(comparison.table(name) for name, comparison in comparisons.items()))
     changes = comparisons if is_fine_tuning(config) else {}
-    card = model_card(config, facts, scores, worst(data.tests, translations), changes, trust, families)
+    card = model_card(config, facts, scores, worst(data.tests, translations), changes, confidences, families)
     save_bundle(folder / "model", bundle, card)
     write_json(folder / "results.json", facts)
     log.info("model: %s", folder / "model")

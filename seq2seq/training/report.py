@@ -264,8 +264,8 @@ def model_card(
     """Return the bundle's README.md: a Hugging Face model card with data, recipe, scores and known failures.
 
     facts are the values of `results.json`; samples are (source, reference, translation), the worst translation first;
-    changes compare the initial model with the final model, by test set; confidences tell how far those of each test set
-    came true; families tell what became of unusual texts.
+    changes compare the initial model with the final model, by test set; confidences are the reliability of the model's
+    confidences, by test set; families are the results on unusual texts.
     """
     src, tgt, scores = config.data.src_lang, config.data.tgt_lang, scores or {}
     rows = "\n".join(

@@ -41,7 +41,8 @@ export class Translator {
     const isChanged = without.length + average.length > 0 || temperature !== 1;
     const src = this.encodeShort(this.source, source, "sentence");
     const model = isChanged ? this.model.changed(interventions, this.hiddenPositions(src, without)) : this.model;
-    const shown = this.look(model, source, src, target);
+    const { best, ...beams } = this.beams(model, source);
+    const shown = this.look(model, source, src, target, best);
     const explanation = { ...shown.explanation };
     if (isChanged) {
       const usual = this.look(this.model, source, src, target).explanation;
@@ -51,7 +52,7 @@ export class Translator {
     const { config } = this.model;
     const sizes = { encoder: config.num_encoder_layers, decoder: config.num_decoder_layers, cross: config.num_decoder_layers };
     const walks = PARTS.filter((part) => layer < sizes[part]).map((part) => this.walk(model, shown, part, layer, head));
-    const data = { explanation, walks, beams: this.beams(model, source) };
+    const data = { explanation, walks, beams };
     if (other !== null) data.contrast = rounded(contrast({ ...this, model }, { src, tgt: shown.ids.target, words: explanation.words }, word, other), 4);
     return data;
   }
@@ -76,9 +77,9 @@ export class Translator {
     return numbers.flatMap((number) => words[number - 1].pieces);
   }
 
-  /** Read a sentence and its translation; return the explanation and what every attention recorded. */
-  look(model, source, src, target) {
-    const own = target === null ? this.translate(source, 1, model)[0] : null;
+  /** Read a sentence and its translation (target null: the best one); return the explanation and all that was recorded. */
+  look(model, source, src, target, best = null) {
+    const own = target === null ? (best ?? this.translate(source, 1, model)[0]) : null;
     const tgt = own ? this.requireShort(own.ids, "model's translation") : this.encodeShort(this.target, target, "target");
     const [tgtIn, last] = [[BOS, ...tgt.slice(0, -1)], tgt.length - 1];
     const calls = { encoder: [], decoder: [], cross: [] };
@@ -136,7 +137,7 @@ export class Translator {
     };
   }
 
-  /** Return every step of the search, as seq2seq/explain/steps.py. */
+  /** Return every step of the search, as seq2seq/explain/steps.py, and the best translation. */
   beams(model, source) {
     const { beam, length_penalty: alpha } = this.search;
     const hypotheses = new Map([[null, { ids: [], score: 0 }]]);
@@ -157,9 +158,9 @@ export class Translator {
       steps.push({ candidates: described });
       ranks = candidates.map(({ isLive }, rank) => (isLive ? first + rank : null)).filter((id) => id !== null);
     };
-    this.translate(source, 1, model, onStep);
+    const [best] = this.translate(source, 1, model, onStep);
     const result = finished.sort((a, b) => b.normalised_score - a.normalised_score);
-    return { source: normalise(source), beam, length_penalty: alpha, steps, result };
+    return { source: normalise(source), beam, length_penalty: alpha, steps, result, best };
   }
 }
 

@@ -67,6 +67,9 @@ def test_an_option_that_an_export_does_not_have_is_refused(seq2seq, bundle_folde
         assert (status, err.count("\n")) == (1, 1)
         assert f"export {form} writes {has} weights, not int8: leave out --quantization" in err
         assert not (tmp_path / "export").exists()
+    words = ("export", "html", "--model", bundle_folder, "--output", tmp_path / "model.html", "--quantization", "int8")
+    status, _, err = seq2seq(*words)
+    assert (status, err) == (1, "error: export html always writes weights of 8 bits: leave out --quantization\n")
 
 
 def test_a_model_is_exported_in_half_the_space(seq2seq, bundle_folder, tmp_path):

@@ -68,7 +68,7 @@ def test_the_coverage_is_the_largest_share_that_is_precise_enough() -> None:
     assert (found.coverage, found.threshold) == (1.0, 0.5)  # 39 of 40
     found = reliability([0.9] * 20 + [0.5] * 20, [True] * 19 + [False] + [False] * 20)
     assert (found.coverage, found.threshold) == (0.5, 0.9)
-    assert "95% of the 50% with a confidence of 0.90 or more are" in found.summary()
+    assert "50% have a confidence of 0.90 or more, and 95% of these are acceptable" in found.summary()
     found = reliability([0.9, 0.9], [True, False])  # equal confidences cannot be parted
     assert (found.coverage, found.threshold) == (0.0, None)
     assert "no confidence is so high that 95% are" in found.summary()
@@ -83,7 +83,7 @@ def test_texts_without_words_do_not_count() -> None:
     translations = [Translation("Una bola azul.", -1.0, -0.2, [], confidence=0.75), Translation("", 0.0, 0.0, [])]
     found = measure_reliability(translations, ["Una bola azul.", "Un perro."])
     assert (found.translations, found.acceptable, found.error) == (1, 1.0, 0.25)
-    with pytest.raises(UserError, match="no text has words, or the model is not calibrated"):
+    with pytest.raises(UserError, match="no text has words: there is no confidence to compare"):
         measure_reliability(translations[1:], [""])
 
 

@@ -96,3 +96,10 @@ def test_a_family_is_measured_beside_its_plain_sentences():
     copied = measure(probes, lambda texts: texts, "es")
     assert copied["odd punctuation"].copies == copied["odd punctuation"].probes
     assert table(good).row_count == 10
+
+
+def test_a_long_run_is_counted_in_one_pass() -> None:
+    """Work that grows with the square of the length would take minutes here."""
+    text = "cat " * 50_000
+    assert not has_loop(text, text)
+    assert has_loop("A cat.", text)
