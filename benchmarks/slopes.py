@@ -32,7 +32,7 @@ class Plan(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Slopes:
-    """The costs per pair; the defaults are those of the machine in docs/scale.md.
+    """The costs per pair; the defaults are those of the machine in docs/preparation.md.
 
     Raises:
         UserError: a value is negative or not finite, or a divisor is 0.
@@ -158,7 +158,7 @@ def _size(folder: Path, start: str = "") -> int:
 def read_slopes(path: Path | None) -> Slopes:
     """Return slopes from a JSON file that `slopes` wrote, or that is an object of some slopes; None: the defaults.
 
-    Missing slopes have their defaults, which are those of docs/scale.md.
+    Missing slopes have their defaults, which are those of docs/preparation.md.
 
     Raises:
         UserError: the file cannot be read, or has unknown names or invalid values.

@@ -1,4 +1,4 @@
-"""The commands in the code blocks of README.md and the pages of docs/, fenced or indented."""
+"""The commands in the code blocks of the two README.md and of the pages of docs/, fenced or indented."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = tuple(sorted(path for path in (REPOSITORY / "docs").rglob("*.md") if "_build" not in path.parts))
-DOCUMENTS = (REPOSITORY / "README.md", *PAGES)
+DOCUMENTS = (REPOSITORY / "README.md", REPOSITORY / "benchmarks/README.md", *PAGES)
 SHELL = ("", "bash", "sh", "console")  # the languages of blocks that hold commands; "" is a block without a language
 OPERATORS = ("&&", ";", "|")
 FENCED = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.M | re.S)

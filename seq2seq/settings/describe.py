@@ -31,7 +31,7 @@ command line, the values of the command line. An option of `data` may select the
 command line names others: `data=bundled`, which is the default, selects `model=tiny` and `training=short`. A recipe
 (`experiment=tatoeba_cpu`) selects options, which the command line replaces; an ablation (`experiment=lab/…`) or a
 technique (`experiment=noise`) sets values, which stay, whatever options the command line names.
-[automatic.md](automatic.md) describes the rules that replace `auto`. Defaults below are those of `data=files`.
+[Automatic values](automatic.md) describes the rules that replace `auto`. Defaults below are those of `data=files`.
 """
 
 
