@@ -28,8 +28,10 @@ class Plan(Options):
     epochs: float = 3.0  # times that training reads the corpus
     cores: int = 16  # CPU cores that prepare the corpus
     devices: int = 1  # devices, such as GPUs, that train and translate
-    tflops: float | None = None  # 10¹² FLOP/s of a device in training (see `profile`); without it, as in docs/preparation.md
-    lines: float | None = None  # lines a second that a device translates (see `files`); without it, as in docs/preparation.md
+    # 10¹² FLOP/s of a device in training (see `profile`); without it, as in docs/preparation.md
+    tflops: float | None = None
+    # lines a second that a device translates (see `files`); without it, as in docs/preparation.md
+    lines: float | None = None
     slopes: Path | None = None  # JSON file that `slopes` wrote; without it, the slopes of docs/preparation.md
 
 

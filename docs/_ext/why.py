@@ -1,7 +1,7 @@
 """Writes docs/why.ipynb from docs/why.md; with --run, first runs the code of why.md and draws its pictures.
 
     python -m docs._ext.why          # the notebook alone
-    python -m docs._ext.why --run    # needs runs/tatoeba_cpu: its model gives the outputs and the pictures
+    python -m docs._ext.why --run    # data/model gives the outputs and the pictures
 
 In why.md, a `python` block is a code cell. A `text` block directly after a `python` block is the output of this cell.
 Everything else is Markdown.

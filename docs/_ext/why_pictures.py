@@ -14,13 +14,15 @@ from seq2seq.explain.picture import INK, draw, show, write_shares
 from seq2seq.explain.steps import head_steps
 from seq2seq.explain.subject import make_subject, require_engine
 from seq2seq.model.attention import attention_weights
-from seq2seq.model.positions import sinusoidal
+from seq2seq.model.positions import rotate, rotations
 from seq2seq.translator import Translator
 
 CELL = 0.42  # inches; width and height of a map's cell
 MARGIN = 0.75  # inches left of a map and above it, for words
 GAP = 0.25  # inches between maps
 DPI = 100
+BEFORE_HEAD, NOUN_HEAD = 1, 3  # heads of the encoder's first layer in data/model: the word before, the noun
+AHEAD_HEAD = 1  # a head of the decoder's first layer that looks ahead without the mask
 BALL, BOLA, CAT = "The ball is blue.", "La bola es azul.", "The black cat drank the milk."
 
 
@@ -28,11 +30,12 @@ def draw_all(translator: Translator, folder: Path) -> None:
     """Write every picture of docs/why.md into a folder."""
     cat, ball = explain(translator, CAT), explain(translator, BALL, BOLA)
     words = [word.text for word in cat.subject.words()["encoder"][0]]
-    heads = cat.by_word["encoder"][-1]
+    heads = cat.by_word["encoder"][0]
     draw_mixture(ball, folder / "why-mixture.png")
     draw_scores(translator, folder / "why-keys.png")
     tokens = _tokens(translator)
-    draw_maps([("shares of one head", cat.attention["encoder"][-1][1])], tokens, tokens, folder / "why-query.png")
+    shares = cat.attention["encoder"][0][NOUN_HEAD]
+    draw_maps([("shares of one head", shares)], tokens, tokens, folder / "why-query.png")
     draw_scale(translator, words, folder / "why-scale.png")
     titles = [(f"head {number + 1}", weights) for number, weights in enumerate(heads)]
     draw_maps(titles, words, words, folder / "why-heads.png", cell=0.36)
@@ -66,8 +69,8 @@ def draw_mixture(ball: Explanation, path: Path) -> None:
     """Write a picture of a fixed mixture beside the mixture of one trained head."""
     rows, columns = ball.subject.words()["encoder"]
     words = [word.text for word in rows]
-    weights = ball.by_word["encoder"][-1][1]
-    length = ball.attention["encoder"][-1].shape[-1]
+    weights = ball.by_word["encoder"][0][NOUN_HEAD]
+    length = ball.attention["encoder"][0].shape[-1]
     fixed = over_words(torch.full((1, length, length), 1 / length), rows, columns)[0]
     draw_maps([("a fixed mixture", fixed), ("a trained head's mixture", weights)], words, words, path)
 
@@ -75,7 +78,7 @@ def draw_mixture(ball: Explanation, path: Path) -> None:
 def draw_scores(translator: Translator, path: Path) -> None:
     """Write a picture of scores from keys alone beside scores from queries and keys, over tokens."""
     tokens = _tokens(translator)
-    queries, keys = _queries_keys(translator, 1)
+    queries, keys = _queries_keys(translator, 0, NOUN_HEAD)
     figure, size = _figure(), len(tokens) * CELL
     for number, (title, asking) in enumerate((("keys · keys", keys), ("queries · keys", queries))):
         scores = asking @ keys.T
@@ -95,7 +98,7 @@ def draw_scale(translator: Translator, words: Sequence[str], path: Path) -> None
     """Write a picture of one head's weights with the factor 1/√c and without it, over words."""
     subject = make_subject(translator, CAT, None)
     rows, columns = subject.words()["encoder"]
-    queries, keys = _queries_keys(translator, 0)
+    queries, keys = _queries_keys(translator, -1, 0)
     maps = []
     for title, factor in (("scores divided by √c", 1.0), ("the same scores, not divided", math.sqrt(keys.shape[1]))):
         weights = attention_weights(queries[None, None] * factor, keys[None, None], None)[0]
@@ -104,21 +107,19 @@ def draw_scale(translator: Translator, words: Sequence[str], path: Path) -> None
 
 
 def draw_order(translator: Translator, cat: Explanation, words: Sequence[str], path: Path) -> None:
-    """Write a picture of position vectors, and of a head that attends by position, with positions and without."""
+    """Write a picture of scores by distance, and of a head that attends by position, with positions and without."""
     blind = explain(changed(translator, Interventions(without=["positions"])), CAT, cat.subject.target)
-    layer = (len(cat.by_word["encoder"]) - 1) // 2
-    maps = [
-        ("with positions", cat.by_word["encoder"][layer][0]),
-        ("without positions", blind.by_word["encoder"][layer][0]),
-    ]
+    titles = {"with positions": cat, "without positions": blind}
+    maps = [(title, one.by_word["encoder"][0][BEFORE_HEAD]) for title, one in titles.items()]
     figure = _figure()
-    vectors = sinusoidal(0, 12, 256, torch.device("cpu"))[:, :48]
+    one = torch.ones(1, 12, 1, 64) / 8  # a vector of length 1, at positions 0 to 11
+    turned = rotate(one, rotations(0, 12, 64, one.device))[0, :, 0]
     size = len(words) * CELL
     axis = figure.add_axes((-size - GAP - MARGIN, 0, size, size))
-    axis.imshow(vectors, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
-    axis.set_title("what is added to positions 0…11", fontsize=10, color=INK, loc="left", pad=6)
-    axis.set_xlabel("channels 0…47 of 256", fontsize=9, color=INK)
-    axis.set_ylabel("position", fontsize=9, color=INK)
+    axis.imshow(turned @ turned.T, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+    axis.set_title("scores of one vector, turned", fontsize=10, color=INK, loc="left", pad=6)
+    axis.set_xlabel("position of the key", fontsize=9, color=INK)
+    axis.set_ylabel("position of the query", fontsize=9, color=INK)
     axis.tick_params(labelsize=8)
     for number, (title, weights) in enumerate(maps):
         axis = figure.add_axes((number * (size + GAP), 0, size, size))
@@ -131,9 +132,9 @@ def draw_order(translator: Translator, cat: Explanation, words: Sequence[str], p
 def draw_mask(translator: Translator, ball: Explanation, path: Path) -> None:
     """Write a picture of one head of the decoder's self-attention, with the causal mask and without."""
     rows = [word.text for word in ball.subject.words()["decoder"][0]]
-    ahead = explain(changed(translator, Interventions(without=["mask"])), BALL, BOLA).by_word["decoder"][0][0]
+    ahead = explain(changed(translator, Interventions(without=["mask"])), BALL, BOLA).by_word["decoder"][0][AHEAD_HEAD]
     later = torch.ones_like(ahead, dtype=torch.bool).triu(1)
-    masked = ball.by_word["decoder"][0][0].masked_fill(later, torch.nan)
+    masked = ball.by_word["decoder"][0][AHEAD_HEAD].masked_fill(later, torch.nan)
     draw_maps([("with the causal mask", masked), ("the same head, mask off", ahead)], rows, rows, path)
 
 
@@ -143,9 +144,9 @@ def _tokens(translator: Translator) -> list[str]:
     return [token.removeprefix("▁") for token in translator.tokenizer.source.tokens(src)]
 
 
-def _queries_keys(translator: Translator, head: int) -> tuple[Tensor, Tensor]:
-    """Return the queries and keys of a head of the last encoder layer for the sentence `CAT`."""
-    layer = len(require_engine(translator)[1].encoder_layers) - 1
+def _queries_keys(translator: Translator, layer: int, head: int) -> tuple[Tensor, Tensor]:
+    """Return the queries and keys of a head of an encoder layer (-1: the last) for the sentence `CAT`."""
+    layer %= len(require_engine(translator)[1].encoder_layers)
     steps = head_steps(translator, make_subject(translator, CAT, None), "encoder", layer, head)
     return steps.queries, steps.keys
 
