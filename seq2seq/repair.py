@@ -1,9 +1,10 @@
 """Translates unusual texts as a model's usual ones, and searches again where a translation has a plain fault.
 
 A model of everyday sentences has seen neither capitals nor placeholders, and copies numbers badly. So (a) text in
-capitals is translated in small letters, (b) placeholders, links and emoji that a translation loses are taken out and
-put back by the alignment of words, (c) a translation that lacks a number is searched again with this number as a
-required phrase, and (d) one that repeats itself endlessly is searched again without repeated n-grams.
+capitals is translated in small letters, (b) text without a final stop, to whose translation the model adds one, is
+translated with it, (c) placeholders, links and emoji that a translation loses are taken out and put back by the
+alignment of words, (d) a translation that lacks a number is searched again with this number as a required phrase, and
+(e) one that repeats itself endlessly is searched again without repeated n-grams.
 """
 
 import re
@@ -84,8 +85,15 @@ def repair(
         has_phrases: whether the engine can search with required phrases.
         keeps: whether kept strings are taken out and put back; else the caller needs the words of the hypotheses.
     """
-    taken, mended, markups = list(segments), list(found), dict[int, Markup[str]]()
     may_change = [keeps and _is_plain(segment, tokenizers.source) for segment in segments]
+    open_ended = [i for i, one in enumerate(segments) if may_change[i] and _adds_stop(one.text, found[i][0][1])]
+    segments, found = list(segments), list(found)
+    for i in open_ended:
+        segments[i] = _with_text(segments[i], f"{segments[i].text}.", tokenizers.source)
+    closed = _search_each([segments[i] for i in open_ended], request, search)
+    for i, better in zip(open_ended, closed, strict=True):
+        found[i] = better or found[i]
+    taken, mended, markups = list(segments), list(found), dict[int, Markup[str]]()
 
     def search_again(chosen: Mapping[int, Segment], request: SearchRequest = request) -> None:
         chosen = {i: segment for i, segment in chosen.items() if segment.source.ids}
@@ -127,6 +135,8 @@ def repair(
             _put_back(markup, text if has_words else "", way) for (_, text), way in zip(mended[i], ways, strict=True)
         ]
         mended[i] = list(zip(hypotheses, texts, strict=True))
+    for i in open_ended:
+        mended[i] = [(one, re.sub(r"(?<!\.)\.$", "", text)) for one, text in mended[i]]
     return mended
 
 
@@ -162,6 +172,10 @@ def _with_phrases(segment: Segment, phrases: Sequence[str], tokenizers: Tokenize
     return replace(segment, source=replace(segment.source, phrases=possible))
 
 
+def _adds_stop(source: str, translation: str) -> bool:
+    return source[-1:].isalnum() and translation.endswith(".") and not translation.endswith("..")
+
+
 def _keeps(source: str, translation: str) -> bool:
     return Counter(KEPT.findall(source)) <= Counter(KEPT.findall(translation))
 
@@ -176,10 +190,14 @@ def _lift(segment: Segment, pattern: re.Pattern[str], tokenizer: Tokenizer) -> t
         markup.add_mark(Kind.POINT, match[0])
         at = match.end()
     markup.add_text(segment.text[at:].strip())
-    text = markup.marked.text.strip()
+    return _with_text(segment, markup.marked.text.strip(), tokenizer), markup
+
+
+def _with_text(segment: Segment, text: str, tokenizer: Tokenizer) -> Segment:
+    """Return a segment with another text, after the same tag."""
     (ids,) = tokenizer.encode([text])
     tag = segment.source.ids[: segment.tag_length]
-    return replace(segment, text=text, source=replace(segment.source, ids=[*tag, *ids] if ids else [])), markup
+    return replace(segment, text=text, source=replace(segment.source, ids=[*tag, *ids] if ids else []))
 
 
 def _put_back(markup: Markup[str], translation: str, alignment: Alignment | None) -> str:

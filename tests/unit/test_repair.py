@@ -100,6 +100,19 @@ def test_a_good_translation_is_not_searched_again():
     assert model.asked == []
 
 
+def test_a_text_without_a_final_stop_is_translated_with_it_if_the_model_adds_one():
+    model = Model({"Thank you": "Gracias por ti.", "Thank you.": "Gracias."})
+    assert mended(model, "Thank you") == "Gracias"
+    assert model.asked == [("Thank you.", 0, [])]
+    for text, translation in (("Thank you", "Gracias"), ("Thank you!", "Gracias."), ("And then", "Y...")):
+        model = Model({text: translation})
+        assert mended(model, text) == translation
+        assert model.asked == []
+    assert mended(Model({"Thank you": "Gracias."}), "Thank you", keeps=False) == "Gracias."
+    both = Model({"Wait {name} then": "Espera.", "Wait {name} then.": "Espera.", "Wait then.": "Espera."})
+    assert mended(both, "Wait {name} then") == "{name} Espera"
+
+
 def test_what_is_kept_is_taken_out_and_put_back_in_order():
     model = Model({"Hello there .": "Hola .", "x": "y"})
     assert mended(model, "Hello {name} there 😀.") == "Hola {name} 😀."
@@ -162,7 +175,11 @@ def test_any_number_can_be_translated():
     translator = Translator.load(BUNDLE, "cpu")
     texts = ["The dog eats 7777777 cats today.", "The cat has 10000 dogs.", "The cat", "\x01", "", "5", "{a}{b}"]
     found = translator.translate(texts, repair=True)
-    assert ("7777777" in found[0], "10000" in found[1], found[2]) == (True, True, translator.translate(["The cat"])[0])
+    assert ("7777777" in found[0], "10000" in found[1], found[2] + ".") == (
+        True,
+        True,
+        *translator.translate(["The cat."]),
+    )
     cases: list[dict[str, Any]] = [{"early_stopping": True}, {"groups": 5}, {"mbr": 3}, {"beam": 1}]
     for options in (*cases, dict[str, Any](no_repeat_ngram=2)):
         assert len(translator.translate(texts, repair=True, **options)) == len(texts)
