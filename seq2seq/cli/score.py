@@ -38,7 +38,7 @@ def score(
 
     [bold]seq2seq score --input in.en --translations out.es --json --per-token[/bold]   also tokens and alignment
 
-    Each pair is read as a whole; a pair with a side of more than 2,048 tokens is refused.
+    A long source is cut as `translate` cuts it; a pair with a side of more than 2,048 tokens is refused.
     """
     from seq2seq.evaluation.metrics import require_same_length
 
@@ -67,8 +67,8 @@ def require_short(side: str, encoded: Iterable[Sequence[int]]) -> None:
     for number, ids in enumerate(encoded, start=1):
         if len(ids) > MAX_SCORED_TOKENS:
             raise UserError(
-                f"--{side}, line {number} has {len(ids):,} tokens, and a pair is scored as a whole, of at most "
-                f"{MAX_SCORED_TOKENS:,} a side: split it and the other side's into sentences, or leave it out"
+                f"--{side}, line {number} has {len(ids):,} tokens, and a side of a pair may have at most "
+                f"{MAX_SCORED_TOKENS:,}: split both sides into sentences, or leave the pair out"
             )
 
 
