@@ -122,13 +122,32 @@ def test_the_page_translates_what_its_address_has_and_shows_all_views(opened_mod
     page.wait_for_selector(".contrasted")
     assert page.locator(".contrasted tbody tr").count() == 5
     assert page.locator(".contrasted caption").inner_text().startswith("ve (")
-    page.get_by_role("button", name="Positions on").click()
-    page.get_by_text("Without positions").wait_for()
+    page.get_by_role("button", name="Word order on").click()
+    page.get_by_text("Without the order of words").wait_for()
     watched.write('Two 🎉 <b>words</b> & "quotes"')
     page.wait_for_selector("#attention:not([aria-busy])")
     assert watched.faults == []
     assert [url for url in watched.requests if not url.startswith(("file:", "blob:"))] == []
     assert watched.serious_faults() == []
+
+
+def test_opening_the_steps_on_a_phone_leaves_the_page_where_it_is(opened_model: Callable[..., Watched]) -> None:
+    words = "The%20black%20cat%20drank%20the%20milk%20of%20the%20old%20woman%20who%20sees%20a%20red%20ball."
+    page = opened_model(text=words, width=390, is_mobile=True).page
+    page.wait_for_selector("#attention .diagram[data-flow=columns]")
+    page.get_by_label("Head", exact=True).first.select_option(label="2")  # the page asks for the steps of this head
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    before = page.evaluate("scrollY")
+    page.locator("#open-steps").tap()
+    page.get_by_role("tab", name="Result").wait_for()
+    assert page.evaluate("scrollY") == before > 0
+
+
+def test_the_address_has_the_text_that_is_shown(opened_model: Callable[..., Watched]) -> None:
+    watched = opened_model(text="The%20cat%20sees%20the%20milk.")
+    watched.page.locator("#target").filter(has_text="El gato ve la leche.").wait_for()
+    watched.write("The dog.")
+    assert watched.page.url.endswith("#The%20dog.")
 
 
 def test_translations_and_explanations_are_pythons(opened_model: Callable[..., Watched]) -> None:

@@ -64,6 +64,28 @@ def test_masked_scores_of_the_encoder_are_of_pieces_that_are_switched_off(opened
     assert page.locator(".walk .worked").text_content() == "▁gato asks ▁leche: masked, so its share is 0"
 
 
+def test_a_query_of_cross_attention_names_the_piece_that_it_writes_and_the_clearest_one_is_first(watched) -> None:
+    page = watched.page
+    page.get_by_label("Attention", exact=True).select_option(index=PARTS.index("cross"))
+    walk, query = WALKS["cross"], page.get_by_label("Follow the query of")
+    names = query.locator("option").all_inner_texts()
+    assert names == [
+        f"{piece} → {after}" for piece, after in zip(walk["rows"], [*walk["rows"][1:], "</s>"], strict=True)
+    ]
+    words = [
+        [len(re.findall(r"[^\W\d_]", name)) > 1 and name[0] != "<" for name in walk[side]]
+        for side in ("rows", "columns")
+    ]
+    shares = {
+        (i, j): weight
+        for i, row in enumerate(walk["weights"])
+        for j, weight in enumerate(row)
+        if words[0][i] and words[1][j]
+    }
+    row, column = max(shares, key=lambda at: shares[at])
+    assert (query.input_value(), page.get_by_label("and the key of").input_value()) == (str(row), str(column))
+
+
 def test_all_steps_by_keyboard_and_back(watched) -> None:
     page = watched.page
     tabs = page.get_by_role("tablist", name="Steps of attention").get_by_role("tab")

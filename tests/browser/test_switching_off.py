@@ -35,7 +35,7 @@ def test_a_hidden_word_changes_translation_score_and_maps_beside_the_unchanged_o
     switch(page, "source.2").click()
     caption = page.locator(".comparison caption")
     expect(caption).to_have_text("Without the word “cat”")
-    unchanged, changed = page.locator(".comparison tr").all()
+    unchanged, changed = page.locator(".comparison tbody tr").all()
     expect(unchanged).to_contain_text(TRANSLATED)
     scores = [row.locator(".score").inner_text() for row in (unchanged, changed)]
     assert scores[0] != scores[1]
@@ -67,7 +67,7 @@ def test_the_temperature_and_the_settings_of_the_whole_model(page: Any) -> None:
     caption = page.locator(".comparison caption")
     expect(caption).to_have_text("Without the usual temperature (4 instead)")
     switch(page, "positions").click()
-    expect(caption).to_have_text("Without positions, the usual temperature (4 instead)")
+    expect(caption).to_have_text("Without the order of words, the usual temperature (4 instead)")
     switch(page, "mask").click()
     expect(caption).to_contain_text("the causal mask")
     expect(page.locator(".panel h3").nth(2)).to_have_text("Decoder self-attention without mask")
@@ -86,7 +86,7 @@ def test_a_change_that_the_server_refuses_is_not_kept(visit: Any) -> None:
     assert request.value.post_data_json["without"] == ["positions"]
     page.locator("#source").fill("The dog sees a ball.")
     expect(page.locator("#attention .side").nth(0)).to_contain_text("dog")
-    expect(page.locator(".comparison caption")).to_have_text("Without positions")
+    expect(page.locator(".comparison caption")).to_have_text("Without the order of words")
     (fault,) = visitor.faults
     assert "status of 400" in fault
 

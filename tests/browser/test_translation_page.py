@@ -95,11 +95,11 @@ def test_each_sentence_can_be_looked_into(visit: Any):
     page = visitor.page
     assert page.locator("#ranked").is_hidden()
     page.wait_for_selector("#attention .diagram")
-    listed = page.get_by_label("Sentence", exact=True).locator("option").all_inner_texts()
+    listed = page.get_by_label("Part of 4").locator("option").all_inner_texts()
     assert listed == [
         sentence for sentence in cut_sentences(page.locator("#source").input_value())[::2] if sentence != "—"
     ]
-    page.get_by_label("Sentence", exact=True).select_option(label=CAT)
+    page.get_by_label("Part of 4").select_option(label=CAT)
     visitor.wait_for_text("#attention .diagram", "milk.")
 
 

@@ -18,7 +18,7 @@ export function makeBeams(beams) {
   const stepper = makeStepper({ label: "Steps of the search", names, show });
   const plain =
     "Beam search chooses the words: each step continues every live hypothesis, " +
-    `keeps the best ${beams.beam}, and drops the others. ` +
+    `keeps the best ${beams.beam} that can still win, and drops the others. ` +
     "A score is the sum of the log-probabilities so far.";
   return make(
     "section",
@@ -123,7 +123,8 @@ function tellResult(beams) {
     [i ? one.text : make("b", {}, one.text)],
     decimal(one.normalised_score, 3),
   ]);
-  const power = beams.length_penalty === 1 ? "its length" : `its length to the power of ${beams.length_penalty}`;
+  const count = "the number of its pieces, </s> included";
+  const power = beams.length_penalty === 1 ? count : `${count}, to the power of ${beams.length_penalty}`;
   return [
     makeTable(
       `The finished hypotheses, best first. Each score is divided by ${power}, so that long hypotheses have no disadvantage.`,

@@ -4,13 +4,13 @@ import { decimal, make, share } from "./dom.js";
 
 const NOTE =
   "Attention: the share of what cross-attention takes from a source word while each of the two is written, by the size " +
-  "of its values. The last column is the honest test: if the source word is hidden, the first word loses so much of its " +
-  "lead over the second.";
+  "of its values, in all layers. The last column is the honest test: if the source word is hidden, the first word loses " +
+  "so much of its lead over the second. The losses need not add up to the lead.";
 
 /** Make a form that asks for a word to compare the target word with; onContrast({ word, other }) is called with it. */
 export function makeContrastForm(word, text, onContrast) {
   const id = "instead-of";
-  const input = make("input", { id, type: "text", size: 14, maxlength: 100, required: true, autocomplete: "off", "data-name": id });
+  const input = make("input", { id, type: "text", size: 14, maxlength: 100, required: true, autocomplete: "off", autocapitalize: "off", "data-name": id });
   const submit = (event) => {
     event.preventDefault();
     onContrast({ word, other: input.value });

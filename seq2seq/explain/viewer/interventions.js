@@ -5,7 +5,7 @@ import { choices, decimal, make } from "./dom.js";
 const NONE = { without: [], average: [], temperature: 1 };
 const TEMPERATURES = [0.25, 0.5, 1, 2, 4];
 const SETTINGS = [
-  ["positions", "Positions"],
+  ["positions", "Word order"],
   ["mask", "Causal mask"],
 ];
 
@@ -69,6 +69,7 @@ export function makeComparison(explanation, onIntervene) {
     "table",
     { class: "comparison" },
     make("caption", {}, `Without ${told(interventions, explanation)}`),
+    make("thead", {}, make("tr", {}, ...["model", "translation", "log-probability"].map((text) => make("th", { scope: "col" }, text)))),
     make("tbody", {}, row("unchanged", unchanged.target, unchanged.log_prob), row("changed", target, score)),
   );
   const reset = onIntervene && make("button", { type: "button", class: "button", click: () => onIntervene(NONE) }, "Undo");
@@ -81,6 +82,7 @@ function told({ without, average, temperature }, explanation) {
     const [part, layer, , head] = name.split(".");
     if (part === "source") return `the word “${explanation.words.source[layer - 1].text}”`;
     if (part === "mask") return "the causal mask";
+    if (part === "positions") return "the order of words";
     const attention = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "cross-attention" };
     return [attention[part] ?? part, layer && `layer ${layer}`, head && `head ${head}`].filter(Boolean).join(" ");
   };

@@ -37,7 +37,7 @@ export function makeMatrix({ name, rows, columns = null, values, width = values[
   const size = `${values.length} × ${width}`;
   const label = `${name}, ${size}${isCut ? `, first ${shown} channels` : ""}`;
   const scroll = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, table);
-  requestAnimationFrame(() => reveal(scroll, lines[chosen.row]));
+  requestAnimationFrame(() => reveal(scroll, lines[chosen.row], columns && chosen.column));
   return make("figure", {}, make("figcaption", {}, make("b", {}, name), ` ${size}`), scroll);
 }
 
@@ -51,9 +51,12 @@ function makeCell(value, largest, attributes) {
   );
 }
 
-/** Scroll the followed row of a long matrix into view, without scrolling the page. */
-function reveal(scroll, line) {
+/** Scroll the followed row and column of a large matrix into view, without scrolling the page. */
+function reveal(scroll, line, column) {
   scroll.scrollTop = line.offsetTop + line.offsetHeight / 2 - scroll.clientHeight / 2;
+  const cell = line.children[(column ?? -1) + 1]; // the first is the row's name
+  const isHidden = cell.offsetLeft + cell.offsetWidth > scroll.clientWidth;
+  scroll.scrollLeft = isHidden ? cell.offsetLeft + cell.offsetWidth / 2 - scroll.clientWidth / 2 : 0;
 }
 
 /** Make a sign between matrices. */

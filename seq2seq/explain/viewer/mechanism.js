@@ -80,7 +80,8 @@ function project(walk, at, follow) {
   const given = isCross(walk) ? "M" : "X";
   const product = (name, from) => formula(letter(name), symbol("="), letter(from), above("W", name));
   const whence = isCross(walk)
-    ? "The translation asks (queries Q); the encoded source M answers (keys K, values V)."
+    ? "The translation asks (queries Q); the encoded source M answers (keys K, values V). The query “a → b” " +
+      "has read the piece a and looks for what writing b needs."
     : "Three matrices make three vectors of each piece: what it looks for (Q), how others find it (K), what it gives (V).";
   const turned =
     walk.position === null && walk.embedding !== null && !isCross(walk)
@@ -131,7 +132,7 @@ function scale(walk, at, follow) {
     ),
     plain:
       "Sums of many products grow large, and then one key would take all the attention. " +
-      "Dividing by the square root of the number of products keeps the attention spread.",
+      "Dividing by the square root of c, the number of products, keeps the attention spread.",
     figures: [pairs("S′", scaled)],
     numbers: [...asking(walk, at), ` ${decimal(value)} / ${decimal(root)} = `, make("b", {}, decimal(value / root))],
   };

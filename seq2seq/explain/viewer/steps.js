@@ -17,7 +17,8 @@ export function showSteps(element, walks, beams) {
   element.replaceChildren(...(walks.length ? [makeWalks(walks, kept)] : []), ...(hasBeams ? [makeBeams(beams)] : []));
 }
 
-function makeWalks(walks, kept) {
+function makeWalks(given, kept) {
+  const walks = given.map((walk) => (walk.part === "cross" ? { ...walk, rows: walk.rows.map(withNext) } : walk));
   const same = walks.find((walk) => nameOf(walk) === kept.name) ?? walks.find((walk) => walk.part === kept.part);
   const first = walks.find((walk) => walk.part === PARTS[0].key) ?? walks[0];
   const view = { walk: same ?? first, row: 0, column: 0 };
@@ -54,15 +55,31 @@ function makeWalks(walks, kept) {
   }
   const begin = () => {
     Object.assign(kept, { name: nameOf(view.walk), part: view.walk.part });
-    follow(Math.floor(view.walk.rows.length / 2), null);
+    follow(...clearest(view.walk));
   };
   begin();
   return make("section", { class: "walk", "aria-label": "One attention, step by step" }, controls, stepper.element);
 }
 
+/** Name a query of cross-attention: the piece that was read, and the next one, which it writes. */
+const withNext = (piece, i, rows) => `${piece} → ${rows[i + 1] ?? "</s>"}`;
+
 function nameOf(walk) {
   const title = PARTS.find((part) => part.key === walk.part).title;
   return `${title}, layer ${walk.layer + 1}, head ${walk.head + 1}`;
+}
+
+/** Return the row and column of the largest share between two pieces that have letters. */
+function clearest({ part, rows, columns, weights }) {
+  const best = { share: -1, at: [Math.floor(rows.length / 2), null] };
+  const hasWord = (name) => /\p{L}{2}/u.test(name) && !name.startsWith("<");
+  rows.forEach((row, i) =>
+    columns.forEach((column, j) => {
+      const isItself = part !== "cross" && i === j;
+      if (!isItself && hasWord(row) && hasWord(column) && weights[i][j] > best.share) Object.assign(best, { share: weights[i][j], at: [i, j] });
+    }),
+  );
+  return best.at;
 }
 
 function strongest(weights) {
@@ -75,7 +92,7 @@ function showStep(step, view, follow) {
   return [
     make("h3", {}, step.title),
     make("div", { class: "told" }, make("p", {}, plain), make("div", { class: "formula" }, formula)),
-    make("div", { class: "figures" }, ...figures),
     ...worked,
+    make("div", { class: "figures" }, ...figures),
   ];
 }

@@ -76,7 +76,7 @@ function listSentences(view) {
     showHiddenWords(view);
     view.ask(0);
   };
-  at("which").replaceChildren(picker("Sentence", names, String(view.index), open));
+  at("which").replaceChildren(picker(`Part of ${names.length}`, names, String(view.index), open));
 }
 
 function draw(view, found, wanted) {

@@ -85,6 +85,7 @@ function explain() {
 
 function typed() {
   const text = source.value;
+  if (location.hash) history.replaceState(null, "", `#${encodeURIComponent(text)}`); // reloading shows this text
   const { charLimit, frontendTimeout } = view.settings;
   const count = charactersOf(text);
   const excess = count > charLimit;

@@ -56,7 +56,9 @@ def test_a_pair_that_is_too_long_is_refused_by_its_line(score, tmp_path):
     for side, sources, targets in (("input", long, short), ("translations", short, long)):
         status, out, err = score("--output", tmp_path / "out", sources=sources, targets=targets)
         assert (status, out, err.count("\n")) == (1, "", 1)
-        assert re.search(rf"error: --{side}, line 2 has \d+,\d+ tokens, .* may have at most 2,048: split both sides", err)
+        assert re.search(
+            rf"error: --{side}, line 2 has \d+,\d+ tokens, .* may have at most 2,048: split both sides", err
+        )
     assert not (tmp_path / "out").exists()
 
 
