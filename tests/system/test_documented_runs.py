@@ -53,7 +53,7 @@ def write_toy(folder: Path) -> None:
     for inner in ("tatoeba", "corpora", "tests"):
         (folder / inner).mkdir(parents=True)
     write_corpus(folder)
-    for name in ("my", "mine", "news", "real", "synthetic", "distilled", "tatoeba/train"):
+    for name in ("my", "mine", "domain", "news", "real", "synthetic", "distilled", "tatoeba/train"):
         write_pairs(folder / f"{name}.tsv", PAIRS[:60])
     write_pairs(folder / "general.tsv", PAIRS[20:80])
     for name in ("dev", "mine.dev", "general.dev", "v", "tatoeba/test"):
