@@ -144,13 +144,16 @@ def attend_over(
             "needed: train with trainer.keep_last=100 and a small trainer.checkpoint_every"
         )
     chosen = choose_device(device)
-    translator = Translator(
-        bundle.model.to(chosen).eval(), bundle.tokenizer, search=settings, device=chosen, dtype=torch.float32
-    )
-    final = explain(translator, text, target)
+    model = bundle.model.to(chosen).eval()
+
+    def present() -> Translator:  # a translator's search copies the weights, so it is made anew when they change
+        return Translator(model, bundle.tokenizer, search=settings, device=chosen, dtype=torch.float32)
+
+    final = explain(present(), text, target)
     moments = []
     for update, path in sorted(paths.items()):
-        bundle.model.load_state_dict(read_weights(path, run_folder, bundle))
+        model.load_state_dict(read_weights(path, run_folder, bundle))
+        translator = present()
         (translation,) = translator.translate([text])
         known = [loss for step, loss in losses.items() if step <= update]
         explanation = explain_subject(translator, final.subject)

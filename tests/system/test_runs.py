@@ -10,6 +10,7 @@ from launcher import Launcher
 from small_run import BASE, validated
 
 from seq2seq.cli import app, main
+from seq2seq.translator import Translator
 from tests.toy import write_corpus
 
 pytestmark = pytest.mark.system
@@ -69,6 +70,8 @@ def test_attention_is_shown_over_the_checkpoints_that_a_run_keeps(
     assert not attend("runs/finished")
     lines = [line for line in capsys.readouterr().out.splitlines() if " nats  " in line]
     assert [line.split()[0] for line in lines] == ["6", "12"]
+    (translation,) = Translator.load(finished, "cpu").translate(["The cat sees the milk."])
+    assert lines[1].partition(" nats  ")[2] == translation  # by the weights of this checkpoint, which are the last ones
     assert {path.name for path in (tmp_path / "over").iterdir()} == {"over.html", "over.gif"}
     assert attend("runs/none") == "error: --over runs/none is no folder: give runs/NAME or runs/NAME/model"
     message = "error: --over shows a run's checkpoints as they are: leave out --model and what "
