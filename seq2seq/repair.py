@@ -25,6 +25,7 @@ from seq2seq.translation import Alignment, Segment, encode_phrases
 
 NGRAM = 3  # tokens: no such n-gram is repeated when a looping translation is searched again
 _KEPT_OR_NUMBER = re.compile(rf"(?:{KEPT.pattern})|{DIGITS.pattern}", re.VERBOSE)
+_STOP_OF_WORD = re.compile(r"(?:\.|\.\w+|\b(?:[^\W\d_a-zà-ÿ]+|[^\W\d_]|etc))\.$")  # of "…", "p.m.", "EE. UU.", "p. m."
 _LETTER = re.compile(r"[^\W\d_]")
 _SENTENCE = re.compile(r"(?:^|[.!?…:]\s+)[\"'“«‘(\[¿¡-]*(\w)")
 
@@ -136,7 +137,7 @@ def repair(
         ]
         mended[i] = list(zip(hypotheses, texts, strict=True))
     for i in open_ended:
-        mended[i] = [(one, re.sub(r"(?<!\.)\.$", "", text)) for one, text in mended[i]]
+        mended[i] = [(one, _without_stop(text)) for one, text in mended[i]]
     return mended
 
 
@@ -173,7 +174,11 @@ def _with_phrases(segment: Segment, phrases: Sequence[str], tokenizers: Tokenize
 
 
 def _adds_stop(source: str, translation: str) -> bool:
-    return source[-1:].isalnum() and translation.endswith(".") and not translation.endswith("..")
+    return source[-1:].isalnum() and _without_stop(translation) != translation
+
+
+def _without_stop(text: str) -> str:
+    return text if _STOP_OF_WORD.search(text) else text.removesuffix(".")
 
 
 def _keeps(source: str, translation: str) -> bool:

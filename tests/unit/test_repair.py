@@ -104,10 +104,13 @@ def test_a_text_without_a_final_stop_is_translated_with_it_if_the_model_adds_one
     model = Model({"Thank you": "Gracias por ti.", "Thank you.": "Gracias."})
     assert mended(model, "Thank you") == "Gracias"
     assert model.asked == [("Thank you.", 0, [])]
-    for text, translation in (("Thank you", "Gracias"), ("Thank you!", "Gracias."), ("And then", "Y...")):
+    ours = ("EE. UU.", "las 5 p.m.", "las 5 p. m.", "etc.", "...")  # the stop belongs to the word
+    texts = (("Thank you", "Gracias"), ("Thank you!", "Gracias."), *(("and so on", f"Y {end}") for end in ours))
+    for text, translation in texts:
         model = Model({text: translation})
         assert mended(model, text) == translation
         assert model.asked == []
+    assert mended(Model({"I think so": "Sí.", "I think so.": "Creo que sí."}), "I think so") == "Creo que sí"
     assert mended(Model({"Thank you": "Gracias."}), "Thank you", keeps=False) == "Gracias."
     both = Model({"Wait {name} then": "Espera.", "Wait {name} then.": "Espera.", "Wait then.": "Espera."})
     assert mended(both, "Wait {name} then") == "{name} Espera"

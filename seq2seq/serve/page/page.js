@@ -34,7 +34,8 @@ const translate = newest(
     const wanted = { q: text, ...codes, alternatives, sentences: true };
     return post("translate", { ...wanted, api_key: key() }, signal);
   },
-  (answer) => {
+  (answer, { text }) => {
+    if (location.hash) history.replaceState(null, "", `#${encodeURIComponent(text)}`); // reloading shows this text
     const sentences = answer.sentences.filter((sentence) => /\p{L}|\p{N}/u.test(sentence));
     const others = sentences.length > 1 ? [] : (answer.alternatives ?? []); // of a long text nobody compares them
     Object.assign(view, { ranked: [answer.translatedText, ...others], chosen: 0, sentences });
@@ -85,7 +86,6 @@ function explain() {
 
 function typed() {
   const text = source.value;
-  if (location.hash) history.replaceState(null, "", `#${encodeURIComponent(text)}`); // reloading shows this text
   const { charLimit, frontendTimeout } = view.settings;
   const count = charactersOf(text);
   const excess = count > charLimit;
