@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +19,16 @@ from seq2seq.settings.bundle import (
     ARCHITECTURE,
     CARD,
     CONFIG,
+    SETTINGS,
     TWO_TOKENIZERS,
     WEIGHTS,
     BundleConfig,
     read_config,
 )
 from seq2seq.settings.config import to_plain
-from seq2seq.text.vocabulary import Tokenizers, load_tokenizers, tokenizer_files, write_files
+from seq2seq.text.vocabulary import FILES, Tokenizers, load_tokenizers, tokenizer_files, write_files
+
+_OWN = {WEIGHTS, CONFIG, SETTINGS, CARD, *FILES}  # that decide what a folder's model is
 
 
 def example(src_lang: str) -> str:
@@ -44,6 +47,8 @@ class Bundle:
 
 def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
     """Write a bundle, with a Hugging Face model card as its README.md; an error leaves the folder as it was.
+
+    What is in the folder under other names than a bundle's stays, such as a shortlist or an export.
 
     Raises:
         UserError: the folder cannot be written.
@@ -64,7 +69,7 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
         values["calibration"] = to_plain(bundle.config.calibration)
     if bundle.model.source_vocab_size is not None:
         values["source_vocab_size"] = bundle.model.source_vocab_size
-    with replaced_folder(folder) as draft:
+    with replaced_folder(folder, _OWN) as draft:
         weights = {name: tensor.detach().to("cpu").contiguous() for name, tensor in bundle.model.state_dict().items()}
         owners = {tensor.data_ptr(): name for name, tensor in weights.items()}  # safetensors refuses shared memory
         weights = {name: x if owners[x.data_ptr()] == name else x.clone() for name, x in weights.items()}
@@ -121,14 +126,16 @@ def load_bundles(folders: Sequence[Path]) -> list[Bundle]:
 
 
 @contextlib.contextmanager
-def replaced_folder(folder: Path) -> Iterator[Path]:
+def replaced_folder(folder: Path, own: Collection[str] | None = None) -> Iterator[Path]:
     """Yield a temporary folder, which replaces `folder` at the end of the block, or is removed after an error.
+
+    With own, files and folders of other names stay (`draft_of`).
 
     Raises:
         UserError: the folder cannot be written (permissions, disk full).
     """
     try:
-        with draft_of(folder) as draft:
+        with draft_of(folder, own) as draft:
             yield draft
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error

@@ -8,21 +8,22 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 _DRAFT, _OLD = ".draft", "-old"
 
 
 @contextlib.contextmanager
-def draft_of(folder: Path) -> Iterator[Path]:
+def draft_of(folder: Path, own: Collection[str] | None = None) -> Iterator[Path]:
     """Yield a folder to write to, which replaces the given one at the end of the block, or is removed after an error.
 
     The next process removes the drafts of killed processes; if a process was killed between the two renames of a
     replacement, the next process completes the replacement. A draft is locked as long as its process lives; on a file
     system without locks, only its own process removes a draft.
 
-    A link stays, and its target is replaced; an existing folder keeps its permissions.
+    A link stays, and its target is replaced; an existing folder keeps its permissions. With own, the names that the
+    block may write, an existing folder also keeps all files and folders of other names.
 
     Raises:
         OSError: the folder cannot be written.
@@ -38,10 +39,30 @@ def draft_of(folder: Path) -> Iterator[Path]:
             _share(draft)
             if folder.exists():
                 draft.chmod(stat.S_IMODE(folder.stat().st_mode))
+                if own is not None:
+                    _keep_others(folder, draft, own)
             _put(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     sweep(folder)  # another process may have been killed between its renames
+
+
+def _keep_others(folder: Path, draft: Path, own: Collection[str]) -> None:
+    """Give the draft second names (hard links) of a folder's files, but not of the given names; links stay links."""
+    for path in folder.iterdir():
+        if path.name in own:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.copytree(path, draft / path.name, symlinks=True, copy_function=_link)
+        else:
+            _link(path, draft / path.name)
+
+
+def _link(source: Path | str, name: Path | str) -> None:
+    try:
+        os.link(source, name, follow_symlinks=False)
+    except OSError:  # a file system without hard links
+        shutil.copy2(source, name, follow_symlinks=False)
 
 
 def _share(draft: Path) -> None:

@@ -26,6 +26,7 @@ from seq2seq.text.tokenizer import (
 FILE = "tokenizer.model"  # of one tokenizer for both sides
 SOURCE, TARGET = "source.model", "target.model"  # of a tokenizer for each side
 SUBWORDS = "subwords.json"  # beside them: the lists of imported tokenizers, and what a search needs to know
+FILES = frozenset({FILE, SOURCE, TARGET, SUBWORDS})
 _MAX_BYTES = 100_000_000  # of a file; a vocabulary of 32,000 ids takes half a million
 
 Sizes = tuple[int, int | None]  # number of target ids, and of source ids; None if both sides have the same ids

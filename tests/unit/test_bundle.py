@@ -83,6 +83,28 @@ def test_a_failed_save_leaves_the_bundle_as_before(
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
+def test_a_bundle_written_again_keeps_what_others_put_there_and_no_file_of_the_model_before(
+    bundle: Bundle, folder: Path
+) -> None:
+    (folder / "ct2").mkdir()
+    for name in (
+        "shortlist.bin",
+        ".notes",
+        "ct2/model.bin",
+        "source.model",
+        "target.model",
+        "subwords.json",
+        "bundle.json",
+    ):
+        (folder / name).write_text("of another model")
+    save_bundle(folder, bundle, "# Card\n")
+    assert load_bundle(folder).tokenizer.digest == bundle.tokenizer.digest
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    assert names - {"model.safetensors", "config.json", "README.md", "tokenizer.model"} == {
+        *("shortlist.bin", ".notes", "ct2", "ct2/model.bin")
+    }
+
+
 def test_what_is_not_whole_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no model at .*nowhere: give a bundle's folder, or train one"):
         load_bundle(tmp_path / "nowhere")

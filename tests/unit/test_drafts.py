@@ -11,8 +11,8 @@ from seq2seq.drafts import draft_of, sweep
 from seq2seq.files import find_model
 
 
-def write(folder: Path, text: str) -> None:
-    with draft_of(folder) as draft:
+def write(folder: Path, text: str, own: set[str] | None = None) -> None:
+    with draft_of(folder, own) as draft:
         (draft / "text").write_text(text)
         (draft / "more").write_text(text)
 
@@ -71,6 +71,52 @@ def test_a_replacement_killed_at_any_point_is_complete_when_it_is_seen_next(
     assert texts[0] == "before"
     assert set(texts[1:]) == {"after"}
     assert len(texts) > 4  # points at which it was killed
+
+
+def users_files(folder: Path) -> dict[str, object]:
+    """The contents of what a user put into a folder: each file's inode and permissions, and each link's target."""
+    return {
+        str(path.relative_to(folder)): path.readlink()
+        if path.is_symlink()
+        else path.is_dir() or (path.read_bytes(), path.stat().st_mode)
+        for path in sorted(folder.rglob("*"))
+        if path.name not in ("text", "more") or path.parent != folder
+    }
+
+
+@pytest.mark.parametrize("has_hard_links", [True, False])
+def test_files_of_other_names_stay_at_every_point_at_which_a_replacement_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_hard_links: bool
+) -> None:
+    folder, count, is_killed = tmp_path / "model", 0, True
+    if not has_hard_links:
+        monkeypatch.setattr(os, "link", lambda *_, **__: (tmp_path / "no").stat())
+    write(folder, "before")
+    (folder / "export/deep").mkdir(parents=True)
+    for name in ("notes", ".hidden", "export/text", "export/deep/weights"):
+        (folder / name).write_text(name)
+    (folder / "notes").chmod(0o600)
+    (folder / "link").symlink_to("../elsewhere")
+    (folder / "to-folder").symlink_to("export")
+    (folder / "old").write_text("of ours")
+    before = users_files(folder)
+    del before["old"]
+    while is_killed:
+        with monkeypatch.context() as patched:
+            die_after(count, patched)
+            is_killed = False
+            try:
+                write(folder, "after", {"text", "more", "old"})
+            except Killed:
+                is_killed = True
+        sweep(folder)
+        after = users_files(folder)
+        assert after.pop("old", None) is None or (folder / "text").read_text() == "before"
+        assert after == before
+        count += 1
+    assert count > 4
+    assert not (folder / "old").exists()
+    assert os.listdir(tmp_path) == ["model"]
 
 
 @pytest.mark.parametrize("failing", [1, 2])
