@@ -42,6 +42,9 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     if is_complete(folder):
         with suppress(OSError):
             os.utime(folder)  # the time of the last use, for clearing the cache by age
+        if _unfinished(folder).exists():  # a process was killed between the rename and the end
+            with suppress(OSError, NotImplementedError), FileLock(root / f"{key}.lock", timeout=0):
+                shutil.rmtree(_unfinished(folder))
         return folder
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -56,11 +59,15 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     return folder
 
 
+def _unfinished(folder: Path) -> Path:
+    return folder.with_name(f"{_DRAFT}{folder.name}{_DRAFT_END}")
+
+
 def _make(folder: Path, build: Callable[[Path], None]) -> None:
     if folder.exists():
         logger.warning("the cache entry %s is damaged: preparing it again", folder)
         shutil.rmtree(folder)
-    unfinished = folder.with_name(f"{_DRAFT}{folder.name}{_DRAFT_END}")
+    unfinished = _unfinished(folder)
     try:
         if not is_complete(unfinished / "result"):  # otherwise a process was killed before the last step
             write_complete(unfinished / "result", build)

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import logging
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,15 +95,16 @@ def test_a_killed_build_goes_on_from_its_work_and_all_else_is_swept_away(tmp_pat
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == [folder]
 
 
-@pytest.mark.parametrize("moment", ["rename", "removal of the work"])
+@pytest.mark.parametrize("moment", ["rename", "removal of the work", "removal of the rest"])
 def test_a_finished_build_killed_before_its_end_is_not_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
-    rename = Path.rename
+    operation = Path.rename if moment == "rename" else shutil.rmtree
+    name = {"rename": "result", "removal of the work": WORK, "removal of the rest": ".key.building"}[moment]
 
-    def killing(path: Path, *arguments: Any, **_: object) -> Path:
-        if moment == "rename" and path.name != "result":
-            return rename(path, *arguments)
+    def killing(path: Path, *arguments: Any, **options: Any) -> object:
+        if path.name != name:
+            return operation(path, *arguments, **options)
         raise Killed
 
     build = Builder(works=True)
