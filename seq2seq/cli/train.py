@@ -35,7 +35,7 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.describe import markdown, show_help
 from seq2seq.settings.loading import load_config, real_folder
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.early_checks import refuse_early
+from seq2seq.training.early_checks import find_existing, refuse_early
 from seq2seq.training.run_files import best_value, interruption, running
 from seq2seq.training.sweep import note_run, sweep_table
 
@@ -107,11 +107,15 @@ def train_one(cfg: DictConfig) -> float | None:
     choices = own.runtime.choices
     overrides = [override for override in own.overrides.task if not override.startswith("resume=")]
     config = settle(cfg, choices) if cfg.resume in (None, AUTO) else load_config(cfg.resume, overrides)
+    runs = Path("runs") / (config.series or "")
+    if config.resume not in (None, AUTO):  # the folder may have been moved
+        runs, config.name = Path(config.resume).parent, Path(config.resume).name
     named = frozenset(override.key_or_group.replace("/", ".") for override in parse(overrides))
     if config.baseline not in (None, AUTO):  # runs/latest will be a link to this run
         config.baseline = str(real_folder(Path(config.baseline)))
     refuse_early(config)  # before the slow imports
-    from seq2seq.training.early_checks import find_existing
+    if config.resume not in (None, AUTO) and find_existing(config, runs):
+        return keep_run(config, runs, overrides)
     from seq2seq.training.finetune import start_from_bundle
     from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank
     from seq2seq.training.run import train
@@ -125,18 +129,23 @@ def train_one(cfg: DictConfig) -> float | None:
         config.init = imported(config.init, config.data.cache, f"init={config.init}")
         config = start_from_bundle(config, overrides)
         named |= {"model", "tokenizer"}  # init= sets them
-    runs = Path("runs") / (config.series or "")
     if config.resume == AUTO and find_existing(config, runs):
-        note_run(runs / str(config.name), overrides)
-        return best_value(runs / str(config.name), config.training.monitor)
+        return keep_run(config, runs, overrides)
     config, folder, checkpoint = prepare_folder(config, runs, run_name(str(config.experiment_name), overrides, choices))
-    if rank() == 0:
-        note_run(folder, overrides)
-    with running(folder):
+    with running(folder, is_resumed=cfg.resume not in (None, AUTO)):
+        if rank() == 0:
+            note_run(folder, overrides)
         best = train(config, folder, checkpoint, named)
         if config.analyse and rank() == 0:
             analyse_tests(config, folder)
         return best
+
+
+def keep_run(config: Config, runs: Path, overrides: Sequence[str]) -> float | None:
+    """Return the best validation score of a complete run, and count the run among a sweep's."""
+    with running(folder := runs / str(config.name)):
+        note_run(folder, overrides)
+    return best_value(folder, config.training.monitor)
 
 
 def analyse_tests(config: Config, folder: Path) -> None:

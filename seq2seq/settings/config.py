@@ -25,8 +25,8 @@ class Config:
     name: str | None = None
     series: str | None = None  # folder in runs/ for runs that belong together: runs/SERIES/NAME; null: none
     seed: int = 1  # random seed of initial weights, data order and dropout
-    # folder of a run to continue exactly where it stopped; auto: the run of this name if it exists, but a complete one
-    # is left as it is; null: a new run
+    # folder of a run to continue exactly where it stopped; auto: the run of this name if it exists; a complete run is
+    # left as it is; null: a new run
     resume: str | None = None
     # the first weights, sizes and vocabulary: a run or bundle folder, or a Marian model in Hugging Face's layout (a
     # folder, or a name on its hub, such as Helsinki-NLP/opus-mt-en-es); null: random weights

@@ -1,17 +1,16 @@
-"""Checks of a run before PyTorch is imported: a missing package, a spent budget, an existing name."""
+"""Checks of a run before PyTorch is imported: a missing package, an existing run that begins, goes on or is done."""
 
 import ctypes
 import importlib.util
-import json
 import logging
 from pathlib import Path
 
 from seq2seq.errors import UserError
-from seq2seq.extras import missing
+from seq2seq.extras import missing, resume_command
 from seq2seq.settings.config import Config, flatten, walk
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.run_files import list_checkpoints, step_of
+from seq2seq.training.run_state import COMPLETE, NOTHING, list_resumable, read_results, state_of, step_of
 
 NO_GPU = "trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch"
 
@@ -30,13 +29,16 @@ _MAY_DIFFER = {
 }  # settings that may differ between two starts of the same run
 
 
+_UNLIMITED = {"trainer.max_time": "null", "trainer.max_epochs": "null", "training.patience": 0}
+
+
 def refuse_early(config: Config) -> None:
-    """Refuse a run that cannot begin or has nothing left to do.
+    """Refuse a run that cannot begin.
 
     Later checks need PyTorch or a complete checkpoint.
 
     Raises:
-        UserError: a package, a GPU or the baseline's translations are missing, or the run to resume is complete.
+        UserError: a package, a GPU or the baseline's translations are missing.
     """
     if config.training.lora_rank and importlib.util.find_spec("peft") is None:
         raise missing("peft", "training.lora_rank", "peft")
@@ -47,8 +49,6 @@ def refuse_early(config: Config) -> None:
         raise UserError(NO_GPU)
     if config.baseline not in (None, AUTO):
         refuse_baseline(config.baseline)
-    if config.resume not in (None, AUTO) and (paths := list_checkpoints(Path(config.resume) / "checkpoints")):
-        refuse_spent(config, Path(config.resume), step_of(paths[-1]))
 
 
 def refuse_baseline(run: str) -> None:
@@ -75,79 +75,59 @@ def has_gpu_driver() -> bool:
     return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
 
-def refuse_spent(config: Config, folder: Path, step: int) -> None:
-    """Refuse to resume a run that has nothing left to do after its newest checkpoint, which has `step` updates.
+def find_existing(config: Config, runs: Path) -> bool:
+    """Decide how the run of config's name starts; return whether it is complete, so that there is nothing to do.
 
-    A run that was stopped or killed between its last update and its test scores may be resumed to compute the scores.
+    config.resume, which is `auto` or the run's folder, becomes the folder if the run goes on, and None if it begins.
 
     Raises:
-        UserError: the run is complete, or has more updates than trainer.max_steps.
+        UserError: the run has other settings, or more updates than trainer.max_steps.
     """
-    results = folder / "results.json"
-    if results.exists() and _is_spent(config, results, step):
-        raise UserError(
-            f"resume={folder}: the run is complete after {step} updates; to extend it, set "
-            f"trainer.max_steps={2 * step}"
-            + (" trainer.max_time=null" if config.trainer.max_time else "")
-            + (" trainer.max_epochs=null" if config.trainer.max_epochs else "")
-            + (" training.patience=0" if config.training.patience else "")
-        )
+    assert config.name is not None
+    folder, is_auto = runs / config.name, config.resume == AUTO
+    if state_of(folder, None) == NOTHING:
+        config.resume = None
+        return False
+    saved = _require_same(config, folder) if is_auto else config
+    if is_done(saved, folder):
+        return True
+    then = flatten(saved)
+    for setting in walk(config):
+        if setting.value == AUTO:
+            setattr(setting.section, setting.key.rpartition(".")[2], then[setting.key])
+    config.resume = str(folder)
+    log.info("going on with %s", folder)
+    return False
+
+
+def is_done(config: Config, folder: Path) -> bool:
+    """Return whether a run has nothing left to do by these settings, and log it and how to extend the run.
+
+    Raises:
+        UserError: the run has more updates than trainer.max_steps, but no results.
+    """
+    step = max(map(step_of, list_resumable(folder / "checkpoints")), default=0)
+    if state_of(folder, config) == COMPLETE:
+        step, limits = read_results(folder)["updates"], flatten(config)
+        more = f"{resume_command(folder)} trainer.max_steps={2 * step}"
+        more += "".join(f" {key}={off}" for key, off in _UNLIMITED.items() if limits[key])
+        log.info("%s is complete after %d updates: kept, not run again; to extend it, `%s`", folder, step, more)
+        return True
     if config.trainer.max_steps != AUTO and step > config.trainer.max_steps:
         raise UserError(
             f"resume={folder}: the run has {step} updates already, trainer.max_steps={config.trainer.max_steps} is not "
             "more: give a larger one"
         )
-
-
-def _is_spent(config: Config, results: Path, step: int) -> bool:
-    """Return whether the results belong to this update, and the budget leaves nothing to do."""
-    duration, patience = config.trainer.duration(), config.training.patience
-    try:
-        facts = json.loads(results.read_text(encoding="utf-8"))
-        seconds, was_patient = float(facts["training_seconds"]), int(facts["training"]["patience"])
-        if int(facts["updates"]) != step:  # the run was extended, and killed before it wrote new results
-            return False
-        out_of_patience = bool(facts["out_of_patience"]) and 0 < patience <= was_patient
-    except (OSError, ValueError, KeyError, TypeError):
-        return False  # damaged: the resumed run writes the results again
-    is_over = duration is not None and seconds >= duration.total_seconds()
-    is_last = config.trainer.max_steps != AUTO and step >= config.trainer.max_steps
-    return is_last or is_over or out_of_patience
-
-
-def find_existing(config: Config, runs: Path) -> bool:
-    """Return whether the run of config's name is complete; else replace config.resume=auto by what there is to resume.
-
-    A sweep that is started again thus keeps its complete runs.
-
-    Raises:
-        UserError: the run has other settings, or ended before its first checkpoint.
-    """
-    assert config.name is not None
-    folder = runs / config.name
-    is_complete = (folder / "results.json").is_file()
-    if not is_complete and not list_checkpoints(folder / "checkpoints"):
-        if (folder / "metrics.csv").exists():
-            raise UserError(f"{folder} ended before its first checkpoint: delete it, or choose another name=")
-        config.resume = None
-        return False
-    _require_same(config, folder)
-    if is_complete:
-        log.info("%s is complete: kept, not run again", folder)
-        return True
-    saved = flatten(load_config(str(folder), []))
-    for setting in walk(config):
-        if setting.value == AUTO:
-            setattr(setting.section, setting.key.rpartition(".")[2], saved[setting.key])
-    config.resume = str(folder)
-    log.info("%s was interrupted: resuming it", folder)
     return False
 
 
-def _require_same(config: Config, folder: Path) -> None:
-    then, now = flatten(load_config(str(folder), [])), flatten(config)
+def _require_same(config: Config, folder: Path) -> Config:
+    """Return the settings of a run, which those of config must equal."""
+    saved = load_config(str(folder), [])
+    then, now = flatten(saved), flatten(config)
     for key in now:
         if key not in _MAY_DIFFER and now[key] not in (then.get(key), AUTO):
             raise UserError(
                 f"{folder} is a run with {key}={then.get(key)}, not {now[key]}: choose another name=, or delete it"
             )
+    return saved

@@ -1,6 +1,7 @@
 """Reports of a run: a table before the first update, curves, scores, the model card."""
 
 import json
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from seq2seq.bundle import example
+from seq2seq.drafts import replacing
 from seq2seq.evaluation.calibration import ACCEPTABLE, Reliability, bar
 from seq2seq.evaluation.metrics import Scores
 from seq2seq.evaluation.robustness import Family
@@ -19,8 +21,9 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.dataset import example as example_pair
 from seq2seq.training.processes import uses_gpu
-from seq2seq.training.run_files import read_metrics
+from seq2seq.training.run_files import read_metrics, write_text
 
+log = logging.getLogger(__name__)
 NETWORKS = {"transformer": "An encoder–decoder Transformer", "recurrent": "A recurrent encoder–decoder (LSTM)"}
 LICENCE_NOTE = "The weights may be used under the terms of the texts they were trained on."
 
@@ -161,7 +164,11 @@ def draw_curves(folder: Path) -> None:
             axis.legend()
     for axis in axes[-1]:
         axis.set_xlabel("updates")
-    figure.savefig(folder / "curves.png", dpi=110)
+    try:
+        with replacing(folder / "curves.png") as draft:
+            figure.savefig(draft, dpi=110, format="png")
+    except OSError as error:  # the run is worth more than its picture
+        log.warning("%s cannot be drawn: %s", folder / "curves.png", error.strerror or error)
 
 
 def _curves_of_sets(rows: Sequence[Mapping[str, str]], key: str) -> list[tuple[str, str]]:
@@ -248,8 +255,8 @@ source or a placeholder or emoji, and that are mere copies; chrF++ regardless of
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write plain values as indented JSON."""
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    """Write plain values as indented JSON, by `write_text`."""
+    write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 def model_card(

@@ -30,12 +30,12 @@ from seq2seq.training.checkpoint_files import describe_run
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.completion import TrainingEnd, complete_run
 from seq2seq.training.computation import recompute_layers
-from seq2seq.training.early_checks import refuse_spent
+from seq2seq.training.early_checks import is_done
 from seq2seq.training.finetune import count_trained, make_model
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_precision, rank
 from seq2seq.training.report import summary_table
-from seq2seq.training.run_files import best_value, step_of
+from seq2seq.training.run_files import best_value
 from seq2seq.training.run_folder import point_latest
 from seq2seq.training.trainer import make_trainer
 
@@ -68,8 +68,8 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     if (table := mixture_table(config, data)) is not None:
         console.print(table)
     ruled, updates_per_epoch = settle_numbers(config, folder, data)
-    if checkpoint is not None:
-        refuse_spent(config, folder, step_of(checkpoint))  # again: max_steps is a number now
+    if checkpoint is not None and is_done(config, folder):  # again: max_steps is a number now
+        return best_value(folder, config.training.monitor)
     record = describe_run(config, corpus_digests(config.data))
     module = make_module(config, data, resumed=checkpoint is not None)
     trained = count_trained(module)

@@ -2,7 +2,7 @@
 
 import contextlib
 import csv
-import json
+import fcntl
 import math
 import os
 import shutil
@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.cache import stat_files
+from seq2seq.drafts import replacing
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.extras import resume_command
+from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.training.lock import holder_of, is_held, lock_folder, release_folder
+from seq2seq.training.run_state import COMPLETE, list_checkpoints, list_resumable, read_results, state_of, step_of
 
-COMPLETE, STOPPED, RUNNING, NOTHING = "complete", "stopped", "running", "nothing saved"
 _NUMBERS = ("loss", "seconds", "val_loss", "val_bleu")  # columns of metrics.csv
 
 
@@ -41,26 +43,11 @@ class SavedRun:
     updates: int = 0
     seconds: float | None = None  # of training; None if the run left no record of it
     parameters: int | None = None
+    monitor: str = "bleu"  # or loss: the measure by which its validations are compared
     validation: Validation | None = None
     tests: dict[str, float] = field(default_factory=dict)  # BLEU by test set
     bytes: int = 0
     changed: float = 0.0  # seconds since 1970
-
-
-def checkpoint_name(step: int) -> str:
-    """Return the name of the checkpoint after `step` updates; names sort like numbers."""
-    return f"step={step:07d}.ckpt"
-
-
-def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints to resume from, the oldest first."""
-    paths = [path for path in folder.glob("step=*.ckpt") if path.stem.removeprefix("step=").isdecimal()]
-    return sorted(paths, key=step_of)
-
-
-def step_of(path: Path) -> int:
-    """Return the number of updates in a checkpoint's name."""
-    return int(path.stem.removeprefix("step="))
 
 
 def interruption(folder: Path | None) -> str:
@@ -71,11 +58,11 @@ def interruption(folder: Path | None) -> str:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[None]:
+def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
     """Release the run's folder at the end; turn Ctrl-C into an error that says what the run has saved.
 
     A run that is refused or interrupted before it saves anything leaves no folder, except in a sweep, whose table shows
-    the run.
+    the run, and after resume=, whose settings are in the folder.
 
     Raises:
         StoppedError: Ctrl-C.
@@ -84,25 +71,36 @@ def running(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         message = interruption(folder)
-        _remove_untouched(folder)
+        _remove_untouched(folder, is_resumed)
         raise StoppedError(message) from error
     except UserError:
-        _remove_untouched(folder)
+        _remove_untouched(folder, is_resumed)
         raise
     finally:
         release_folder(folder)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, which is complete or as before at every moment.
+
+    Raises:
+        OSError: the file cannot be written; the error names it.
+    """
+    try:
+        with replacing(path) as draft:
+            draft.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def is_untouched(folder: Path) -> bool:
     """Return whether no run saved anything in the folder, so that its name is still free."""
-    names = {path.name for path in folder.iterdir()}
-    return names <= {"config.yaml", "config.yaml.tmp", "checkpoints", "lock", "sweep.json"} and not any(
-        (folder / "checkpoints").glob("*")
-    )
+    names = {path.name for path in folder.iterdir() if path.suffix != ".tmp"}  # drafts of killed processes
+    return names <= {"config.yaml", "checkpoints", "lock", "sweep.json"} and not any((folder / "checkpoints").glob("*"))
 
 
-def _remove_untouched(folder: Path) -> None:
-    if is_held(folder) and is_untouched(folder) and not (folder / "sweep.json").exists():
+def _remove_untouched(folder: Path, is_resumed: bool) -> None:
+    if not is_resumed and is_held(folder) and is_untouched(folder) and not (folder / "sweep.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # the folder holds something else
             folder.parent.rmdir()
@@ -161,12 +159,10 @@ def _has_numbers(row: Mapping[str, str]) -> bool:
 
 def rewrite(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Replace a table's columns and rows; the file is complete at every moment."""
-    draft = path.with_suffix(".tmp")
-    with draft.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+    with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
         writer = csv.DictWriter(file, names, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
-    draft.replace(path)
 
 
 def best_validation(rows: Sequence[Mapping[str, str]], monitor: str) -> Validation | None:
@@ -207,11 +203,10 @@ def _folders_in(folder: Path) -> list[Path]:
 
 def read_run(folder: Path, name: str) -> SavedRun:
     """Return the summary of a run's folder; damaged files count as absent."""
-    facts, rows = _read_results(folder), read_metrics(folder)
-    checkpoints, holder = list_checkpoints(folder / "checkpoints"), holder_of(folder)
-    saved = step_of(checkpoints[-1]) if checkpoints else 0
-    is_complete = bool(facts) and (not checkpoints or facts.get("updates") == saved)
-    state = RUNNING if holder else COMPLETE if is_complete else STOPPED if checkpoints else NOTHING
+    facts, rows, config, holder = read_results(folder), read_metrics(folder), saved_config(folder), holder_of(folder)
+    saved = max(map(step_of, list_resumable(folder / "checkpoints")), default=0)
+    state = state_of(folder, config, holder)
+    is_complete, monitor = state == COMPLETE, config.training.monitor if config else "bleu"
     logged = int(rows[-1]["step"]) if rows else 0
     times = [float(row["seconds"]) for row in rows if row.get("seconds")]
     files = stat_files(folder)
@@ -223,33 +218,20 @@ def read_run(folder: Path, name: str) -> SavedRun:
         updates=max(saved, logged) if holder else facts["updates"] if is_complete else saved,
         seconds=facts["training_seconds"] if is_complete else times[-1] if times else None,
         parameters=facts.get("parameters"),
-        validation=best_validation(rows, monitor_of(folder)),
+        monitor=monitor,
+        validation=best_validation(rows, monitor),
         tests=facts.get("tests", {}),
         bytes=sum({(s.st_dev, s.st_ino): s.st_size for s in files}.values()),  # hard links take no room
         changed=max((s.st_mtime for s in files), default=0.0),
     )
 
 
-def _read_results(folder: Path) -> dict[str, Any]:
-    """Return the values of results.json that a summary needs; none if the file is absent or damaged."""
+def saved_config(folder: Path) -> Config | None:
+    """Return a run's settings; None if they are absent, damaged or of another version."""
     try:
-        facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        return {
-            "updates": int(facts["updates"]),
-            "training_seconds": float(facts["training_seconds"]),
-            "parameters": int(facts["parameters"]),
-            "tests": {name: float(scores["bleu"]["value"]) for name, scores in facts["scores"].items()},
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return {}
-
-
-def monitor_of(folder: Path) -> str:
-    """Return the measure by which a run's validations are compared: bleu or loss."""
-    try:
-        return load_config(str(folder), [], option="--runs ").training.monitor
-    except UserError:  # such as settings of another version; the run is still listed
-        return "bleu"
+        return load_config(str(folder), [], option="--runs ")
+    except UserError:
+        return None
 
 
 def require_idle(run: SavedRun) -> None:
@@ -293,7 +275,15 @@ def point(link: Path, name: str) -> None:
     Raises:
         OSError: the link cannot be written.
     """
-    draft = link.with_name(f".{link.name}-{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    draft.symlink_to(name)
-    draft.replace(link)
+    handle = os.open(link.parent, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # the file system has no locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        draft = link.with_name(f".{link.name}-{os.getpid()}")
+        for left in link.parent.glob(f".{link.name}-*"):  # by killed processes, since a living one holds the lock
+            if left.is_symlink():
+                left.unlink(missing_ok=True)
+        draft.symlink_to(name)
+        draft.replace(link)
+    finally:
+        os.close(handle)

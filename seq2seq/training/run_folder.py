@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
@@ -13,10 +13,13 @@ from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoint_files import describe_run, newest_checkpoint, require_same_run
 from seq2seq.training.checkpoints import RECORD
-from seq2seq.training.early_checks import refuse_spent
-from seq2seq.training.lock import lock_folder
+from seq2seq.training.lock import is_held, lock_folder
 from seq2seq.training.processes import agree
-from seq2seq.training.run_files import forget_after, is_untouched, point, step_of
+from seq2seq.training.run_files import forget_after, is_untouched, point, write_text
+from seq2seq.training.run_state import NOTHING, state_of, step_of
+
+_DRAFTS = (".*.tmp", "config.yaml.tmp", "metrics.tmp", "loggers.json.tmp", "checkpoints/*.tmp")
+_LOGS = ("metrics.csv", "loggers.json", "events.out.tfevents.*")  # of a run that was killed before it saved anything
 
 
 def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Config, Path, Path | None]:
@@ -38,7 +41,7 @@ def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
     """Reopen a run's folder at its newest complete checkpoint; drop the rows of metrics.csv that were logged later.
 
     Raises:
-        UserError: there is no checkpoint, the run is complete or still running, or its texts or settings have changed.
+        UserError: there is no whole checkpoint, the run is still running, or its texts or settings have changed.
     """
     checkpoint = Path(agree("checkpoint", lambda: str(_reopen(config, folder))))
     config.name = folder.name
@@ -47,18 +50,13 @@ def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
 
 def _reopen(config: Config, folder: Path) -> Path:
     """Prepare a run's folder for resuming; return its checkpoint."""
-    if not (folder / "checkpoints").is_dir():
-        raise UserError(f"resume={folder}: there is no run (no {folder / 'checkpoints'})")
     _take(folder)
     checkpoint, values = newest_checkpoint(folder)
-    step = step_of(checkpoint)
-    refuse_spent(config, folder, step)
     record = values[RECORD]
     require_same_run(folder, record, describe_run(config, corpus_digests(config.data)))
     config.name = folder.name
-    for draft in (folder / "checkpoints").glob("*.tmp"):
-        draft.unlink()
-    forget_after(folder / "metrics.csv", step, validated=not record["validation_pending"])
+    with _writing(folder):
+        forget_after(folder / "metrics.csv", step_of(checkpoint), validated=not record["validation_pending"])
     write_config(config, folder)
     return checkpoint
 
@@ -66,16 +64,18 @@ def _reopen(config: Config, folder: Path) -> Path:
 def _begin(config: Config, runs: Path, stem: str) -> str:
     """Make the folder of a new run; return its path."""
     folder = _unused_folder(runs, stem) if config.name is None else runs / config.name
-    _require_untouched(folder)
+    _require_nothing_saved(folder)
     _take(folder)
-    _require_untouched(folder)  # another process may have begun a run in between
+    _require_nothing_saved(folder)  # another process may have begun a run in between
+    _remove(folder, _LOGS)
     config.name = folder.name
     write_config(config, folder)
     return str(folder)
 
 
-def _require_untouched(folder: Path) -> None:
-    if folder.exists() and not is_untouched(folder):
+def _require_nothing_saved(folder: Path) -> None:
+    is_run = (folder / "config.yaml").exists()  # other folders may hold anything, such as the runs of a series
+    if folder.exists() and not (is_untouched(folder) or (is_run and state_of(folder, None) == NOTHING)):
         raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
 
 
@@ -91,10 +91,17 @@ def _unused_folder(runs: Path, stem: str) -> Path:
 
 
 def _take(folder: Path) -> None:
-    """Make the folder and lock it; refuse one in which another process trains."""
+    """Make the folder, lock it, and remove drafts of killed processes; refuse one in which another process trains."""
     with _writing(folder):
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         lock_folder(folder)
+        if is_held(folder):  # else the file system has no locks
+            _remove(folder, _DRAFTS)
+
+
+def _remove(folder: Path, patterns: Iterable[str]) -> None:
+    for path in [path for pattern in patterns for path in folder.glob(pattern)]:
+        path.unlink()
 
 
 def write_config(config: Config, folder: Path) -> None:
@@ -104,10 +111,8 @@ def write_config(config: Config, folder: Path) -> None:
         UserError: the file cannot be written.
     """
     text = yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
-    draft = folder / "config.yaml.tmp"
     with _writing(folder):
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(folder / "config.yaml")
+        write_text(folder / "config.yaml", text)
 
 
 def point_latest(folder: Path) -> None:
@@ -126,4 +131,5 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; choose a folder that you may write to") from error
+        advice = "choose a folder that you may write to and that has room"
+        raise UserError(f"cannot write {path}: {error.strerror}; {advice}") from error

@@ -17,7 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from seq2seq.errors import UserError
-from seq2seq.training.run_files import COMPLETE, SavedRun, Validation, list_runs, monitor_of, point
+from seq2seq.training.run_files import SavedRun, Validation, list_runs, point, write_text
+from seq2seq.training.run_state import COMPLETE
 
 VARIABLE = "SEQ2SEQ_SWEEP"  # environment variable of a sweep's runs: the sweep's id
 FILE = "sweep.json"
@@ -49,7 +50,7 @@ def note_run(folder: Path, overrides: Sequence[str]) -> None:
     sweep = os.environ.get(VARIABLE)
     if sweep:
         record = {"sweep": sweep, "overrides": list(overrides)}
-        (folder / FILE).write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_text(folder / FILE, json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def finish_sweep(runs: Path, sweep: str) -> tuple[Table, SavedRun | None] | None:
@@ -65,7 +66,7 @@ def finish_sweep(runs: Path, sweep: str) -> tuple[Table, SavedRun | None] | None
     found = [run for run in all_runs if run.name in overrides]
     if not found:
         return None
-    monitor = monitor_of(found[0].folder)
+    monitor = found[0].monitor
     ranked = sorted(found, key=lambda run: (run.state != COMPLETE, _rank(run.validation, monitor)))
     best = ranked[0] if ranked[0].state == COMPLETE and ranked[0].validation is not None else None
     if best is not None:

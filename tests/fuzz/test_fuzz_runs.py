@@ -24,6 +24,7 @@ from seq2seq.text.dataset import PreparedData
 from seq2seq.text.prepare import prepare
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.checkpoints import RECORD
+from seq2seq.training.early_checks import find_existing
 from seq2seq.training.lock import release_folder
 from seq2seq.training.run_files import list_runs, read_run
 from seq2seq.training.run_folder import resume_folder
@@ -195,7 +196,12 @@ IN_CONFIG = (
     *("[" * 2_000, "x" * 2_000, "9" * 5_000),
 )
 CONFIG = yaml.safe_dump(
-    {"seed": 1, "training": {"monitor": "bleu", "noise": {"typos": 0.1}}, "data": {"train": ["a.tsv"]}}
+    {
+        "seed": 1,
+        "training": {"monitor": "bleu", "noise": {"typos": 0.1}},
+        "data": {"train": ["a.tsv"]},
+        "trainer": {"max_steps": 6},
+    }
 )
 RESULTS = '{"updates": 6, "training_seconds": 3.5, "parameters": 9, "scores": {"a": {"bleu": {"value": 1}}}}'
 
@@ -203,7 +209,7 @@ RESULTS = '{"updates": 6, "training_seconds": 3.5, "parameters": 9, "scores": {"
 @COSTLY
 @given(
     metrics=st.just(METRICS) | mutated([METRICS], IN_METRICS) | arbitrary(IN_METRICS),
-    results=mutated([RESULTS], IN_RESULTS),
+    results=st.just(RESULTS) | mutated([RESULTS], IN_RESULTS),
     config=st.just(CONFIG) | mutated([CONFIG], IN_CONFIG),
 )
 def test_a_broken_run_is_listed(metrics: str, results: str, config: str, folder: Path) -> None:
@@ -211,7 +217,18 @@ def test_a_broken_run_is_listed(metrics: str, results: str, config: str, folder:
     run = make_run(folder / "runs" / "a", results=6)
     for name, text in (("metrics.csv", metrics), ("results.json", results), ("config.yaml", config)):
         (run / name).write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert list_runs(folder / "runs") == [read_run(run, "a")]
+    listed = read_run(run, "a")
+    assert list_runs(folder / "runs") == [listed]
+    done = []
+
+    def resume() -> None:
+        resumed = load_config(str(run), [])
+        resumed.name = run.name
+        done.append(find_existing(resumed, run.parent))
+
+    refusal = refusal_of(resume)
+    assert "\n" not in (refusal or "")
+    assert refusal or done == [listed.state == "complete"]
 
 
 @LASTING

@@ -11,6 +11,7 @@ from launcher import Launcher
 from small_run import BASE, PAIR, VARIANTS, checkpoints, fails_in_one_line, last_weights, logged, newest_update
 
 from seq2seq.bundle import load_bundle
+from seq2seq.training.run_files import read_run
 
 pytestmark = pytest.mark.system
 
@@ -69,6 +70,45 @@ def test_killed_while_testing_leaves_a_model_and_is_gone_on_from(launcher: Launc
     assert json.loads((run / "results.json").read_text())["updates"] == 5
     assert (run / "model/model.safetensors").read_bytes() == new
     assert "| test | 10 |" in (run / "model/README.md").read_text()
+
+
+KILL = """
+import os, signal
+from seq2seq.cli import train
+from seq2seq.training import completion, report, run, run_folder
+from seq2seq.training.module import TranslationModule
+def kill(*a, **k): os.kill(os.getpid(), signal.SIGKILL)
+"""
+KILLED_AT = {  # the function that is not called any more; then the run's state after 3 updates and no end or an end
+    "reading its text": ("run.prepare_text", "nothing saved", "stopped"),
+    "the first update": ("run.fit", "nothing saved", "stopped"),
+    "the first checkpoint": ("run.Checkpoints._save", "nothing saved", "stopped"),
+    "writing the model": ("completion.save_bundle", "stopped", "stopped"),
+    "the pictures": ("completion.draw_curves", "stopped", "stopped"),
+    "the translations": ("completion.keep_translations", "stopped", "stopped"),
+    "writing results.json": ("completion.write_json", "stopped", "stopped"),
+    "renaming results.json": ("report.write_text", "stopped", "stopped"),
+    "the analysis": ("train.analyse_tests", "complete", "complete"),
+}
+
+
+@pytest.mark.parametrize("moment", KILLED_AT)
+def test_the_command_of_a_killed_run_begins_goes_on_or_is_done(launcher: Launcher, trained: Path, moment: str) -> None:
+    """A new run, and one that was complete after 3 updates and is extended to 6."""
+    function, *states = KILLED_AT[moment]
+    for name, state in zip(("new", "run"), states, strict=True):
+        same = (*BASE, f"name={name}", "resume=auto", "trainer.max_steps=6", "analyse=true")
+        first = same if name == "new" else ("resume=runs/run", "trainer.max_steps=6", "analyse=true")
+        killed = launcher.train(*first, cwd=trained, BEFORE=f"{KILL}{function} = kill")
+        assert killed.status == -signal.SIGKILL, killed.output
+        folder = trained / "runs" / name
+        assert read_run(folder, name).state == state
+        again = launcher.train(*same, cwd=trained)
+        assert again.status == 0, again.output
+        assert ("is complete after 6 updates" in again.output) == (state == "complete")
+        assert read_run(folder, name).state == "complete"
+        assert [step for step, _ in logged(folder)] == list(map(str, range(1, 7)))
+        assert not [path for path in folder.rglob("*") if ".tmp" in path.name or ".draft" in path.name]
 
 
 KILL_READER = """

@@ -12,6 +12,7 @@ from seq2seq.model.build import build_model
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
@@ -20,7 +21,12 @@ METRICS = "step,loss,seconds,val_loss,val_bleu\n2,5.0,30.0,,\n4,,,3.5,20.25\n6,4
 
 
 def settings(d_model: int = 64, monitor: str = "bleu") -> Config:
-    return Config(model=ModelConfig(d_model=d_model, num_heads=4), training=TrainingConfig(monitor=monitor))
+    """Return the settings of a run of six updates."""
+    return Config(
+        model=ModelConfig(d_model=d_model, num_heads=4),
+        training=TrainingConfig(monitor=monitor),
+        trainer=TrainerConfig(max_steps=6),
+    )
 
 
 def make_run(

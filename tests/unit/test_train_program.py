@@ -94,6 +94,18 @@ def test_ctrl_c_before_the_first_update_says_that_nothing_was_saved(
     assert not os.path.lexists("runs/latest")
 
 
+def test_a_resumed_run_that_saved_nothing_keeps_its_settings_when_it_is_refused(
+    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(Path("moved/early"), updates=())
+    settings = Path("moved/early/config.yaml")
+    monkeypatch.setattr("seq2seq.training.run.prepare_text", interrupt)
+    assert "nothing was saved" in call("resume=moved/early", "trainer.max_steps=7")
+    assert yaml.safe_load(settings.read_text())["trainer"]["max_steps"] == 7
+    assert call("resume=moved/late") == "error: resume=moved/late: there is no run (no moved/late/config.yaml)"
+    assert not Path("moved/late").exists()
+
+
 def test_a_run_that_its_text_refuses_leaves_no_folder(
     call: Callable[..., str], train_with: Callable[..., None]
 ) -> None:

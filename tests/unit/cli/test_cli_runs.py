@@ -9,6 +9,7 @@ import pytest
 from saved_runs import make_run, settings
 
 from seq2seq.training.lock import holder_of, lock_folder, release_folder
+from seq2seq.training.run_files import point
 
 pytestmark = pytest.mark.slow
 
@@ -125,6 +126,14 @@ def test_removing_needs_a_yes_and_moves_latest_to_the_newest_run_that_is_left(ru
     assert (runs / "latest").readlink() == Path("newer")
     assert ask("--remove", "newer", "--remove", "empty", "--yes")[0] == 0
     assert not (runs / "latest").is_symlink()
+
+
+def test_links_that_killed_processes_left_unfinished_are_removed(runs: Path) -> None:
+    (runs / ".latest-12345").symlink_to("done")
+    (runs / ".latest-notes").touch()
+    point(runs / "latest", "empty")
+    assert (runs / "latest").readlink() == Path("empty")
+    assert sorted(path.name for path in runs.glob(".*")) == [".latest-notes"]
 
 
 def test_a_running_run_is_never_removed_nor_what_was_named_with_it(runs: Path, ask, trained_in: Path) -> None:

@@ -2,10 +2,11 @@
 
 import ctypes
 import importlib.util
+import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from saved_runs import make_run
@@ -14,7 +15,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.training.early_checks import has_gpu_driver, refuse_early
+from seq2seq.training.early_checks import has_gpu_driver, is_done, refuse_early
 
 
 def resumed(folder: Path, max_steps: int) -> Config:
@@ -23,9 +24,7 @@ def resumed(folder: Path, max_steps: int) -> Config:
 
 def test_what_has_nothing_missing_passes(tmp_path: Path) -> None:
     refuse_early(Config())
-    refuse_early(resumed(make_run(tmp_path / "half", updates=(4, 6)), 7))
-    refuse_early(resumed(tmp_path / "half", 6))  # killed while its test sets were translated
-    refuse_early(resumed(tmp_path / "none", 6))  # refused by who looks for its checkpoint
+    refuse_early(resumed(tmp_path / "none", 6))
 
 
 @pytest.mark.parametrize(
@@ -72,27 +71,27 @@ def test_the_driver_is_asked_for_devices(
     assert has_gpu_driver() == expected
 
 
-def test_a_complete_run_is_refused_and_a_larger_budget_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [{"max_time": "00:01:00:00"}, {"max_epochs": 2}, {}])
+def test_a_complete_run_is_done_and_the_log_says_how_to_extend_it(
+    tmp_path: Path, limit: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     folder = make_run(tmp_path / "done", results=6)
-    facts = '"training": {"patience": 0}, "out_of_patience": false, "updates"'
-    results = folder / "results.json"
-    results.write_text(results.read_text().replace('"updates"', facts))
     config = resumed(folder, 6)
     config.training.patience = 0
-    with pytest.raises(UserError, match=r"done: the run is complete after 6 updates; .* trainer.max_steps=12$"):
-        refuse_early(config)
-    for limit in ({"max_time": "00:01:00:00"}, {"max_epochs": 2}):
-        limited = replace(config, trainer=TrainerConfig(max_steps=6, **limit))  # type: ignore[arg-type]
-        with pytest.raises(UserError, match=rf"trainer.max_steps=12 trainer.{next(iter(limit))}=null$"):
-            refuse_early(limited)
-    refuse_early(resumed(folder, 7))
+    config.trainer = TrainerConfig(max_steps=6, **limit)
+    with caplog.at_level("INFO"):
+        assert is_done(config, folder)
+    assert re.search(
+        rf"resume=\S+done trainer.max_steps=12{''.join(f' trainer.{key}=null' for key in limit)}`$", caplog.text
+    )
+    assert not is_done(resumed(folder, 7), folder)
 
 
 def test_fewer_updates_than_there_are_are_refused(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "half", updates=(4, 6))
     message = r"half: the run has 6 updates already, trainer.max_steps=5 is not more: give a larger one"
     with pytest.raises(UserError, match=message):
-        refuse_early(resumed(folder, 5))
+        is_done(resumed(folder, 5), folder)
 
 
 def test_refusing_imports_neither_pytorch_nor_lightning() -> None:

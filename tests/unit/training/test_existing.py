@@ -1,5 +1,6 @@
-"""A sweep that is started again runs what is missing, resumes what was interrupted, and keeps the rest."""
+"""Each run begins, goes on or is complete, as its folder says; a sweep that is started again keeps complete runs."""
 
+import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,23 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.early_checks import find_existing
-from seq2seq.training.run_files import best_value
+from seq2seq.training.lock import release_folder
+from seq2seq.training.run_files import best_value, read_run
+from seq2seq.training.run_folder import prepare_folder
 
 
 @pytest.fixture
 def config() -> Config:
-    return Config(name="baseline-1", series="lab", resume="auto", model=ModelConfig(d_model=64, num_heads=4))
+    return Config(
+        name="baseline-1",
+        series="lab",
+        resume="auto",
+        model=ModelConfig(d_model=64, num_heads=4),
+        trainer=TrainerConfig(max_steps=6),
+    )
+
+
+RESULTS = {"updates": 6, "training_seconds": 60.0, "parameters": 9, "scores": {}}
 
 
 def make_run(config: Config, runs: Path, *, results: bool, checkpoint: bool = True) -> Path:
@@ -31,7 +43,7 @@ def make_run(config: Config, runs: Path, *, results: bool, checkpoint: bool = Tr
     if checkpoint:
         (folder / "checkpoints" / "step=0000006.ckpt").touch()
     if results:
-        (folder / "results.json").write_text("{}")
+        (folder / "results.json").write_text(json.dumps(RESULTS))
     return folder
 
 
@@ -44,7 +56,8 @@ def test_a_complete_run_is_kept_and_says_so(config: Config, tmp_path: Path, capl
     folder = make_run(config, tmp_path, results=True)
     with caplog.at_level(logging.INFO):
         assert find_existing(config, tmp_path)
-    assert caplog.messages == [f"{folder} is complete: kept, not run again"]
+    command = f"python train.py resume={folder} trainer.max_steps=12 training.patience=0"
+    assert caplog.messages == [f"{folder} is complete after 6 updates: kept, not run again; to extend it, `{command}`"]
     assert [best_value(folder, monitor) for monitor in ("bleu", "loss")] == [20.25, 3.0]
 
 
@@ -58,10 +71,86 @@ def test_an_interrupted_run_is_resumed_with_the_rules_numbers_that_it_has(config
     assert config.training.learning_rate == AUTO  # `auto` in the run, too
 
 
-def test_a_run_without_a_checkpoint_says_what_to_do(config: Config, tmp_path: Path) -> None:
-    make_run(config, tmp_path, results=False, checkpoint=False)
-    with pytest.raises(UserError, match=r"baseline-1 ended before its first checkpoint: delete it"):
-        find_existing(config, tmp_path)
+DECIDED = {  # the state of a run with a checkpoint after 6 updates, by its results, its new settings and its files
+    "its results": ({}, {}, None, "complete"),
+    "results that are empty": ("", {}, None, "stopped"),
+    "results of an earlier end": ({"updates": 4}, {}, None, "stopped"),
+    "more updates": ({}, {"max_steps": 12}, None, "stopped"),
+    "more epochs": ({}, {"max_steps": AUTO, "max_epochs": 9}, None, "stopped"),
+    "a time that is up": ({}, {"max_steps": 12, "max_time": "00:00:01:00"}, None, "complete"),
+    "more time": ({}, {"max_steps": 12, "max_time": "00:00:02:00"}, None, "stopped"),
+    "no patience left": ({"out_of_patience": True, "training": {"patience": 5}}, {"max_steps": 12}, None, "complete"),
+    "more patience": ({"out_of_patience": True, "training": {"patience": 2}}, {"max_steps": 12}, None, "stopped"),
+    "only its best checkpoint": (None, {}, "best-step=0000006-val_bleu=18.50.ckpt", "stopped"),
+    "only a draft of a checkpoint": (None, {}, "saving.tmp", "nothing saved"),
+}
+
+
+@pytest.mark.parametrize("case", DECIDED)
+def test_one_function_decides_the_state_for_lists_and_for_resuming(config: Config, tmp_path: Path, case: str) -> None:
+    results, trainer, name, state = DECIDED[case]
+    config.training.patience = 5
+    config.trainer = replace(config.trainer, **trainer)  # type: ignore[arg-type]
+    folder = make_run(config, tmp_path, results=False)
+    if isinstance(results, dict):
+        (folder / "results.json").write_text(json.dumps(RESULTS | results))
+    elif results is not None:
+        (folder / "results.json").write_text(results)
+    if name is not None:
+        (folder / "checkpoints/step=0000006.ckpt").rename(folder / "checkpoints" / name)
+    assert read_run(folder, "x").state == state
+    for resume in (AUTO, str(folder)):
+        now = replace(config, resume=resume)
+        assert find_existing(now, tmp_path) == (state == "complete")
+        assert state == "complete" or now.resume == (None if state == "nothing saved" else str(folder))
+
+
+@pytest.mark.parametrize("settings", ["", "model: [", None, "seed: 2\n"])
+@pytest.mark.parametrize("resume", [AUTO, None])
+def test_a_run_that_saved_nothing_begins_anew_with_any_settings(
+    config: Config, tmp_path: Path, settings: str | None, resume: str | None
+) -> None:
+    folder = make_run(config, tmp_path, results=False, checkpoint=False)
+    left = ["checkpoints/saving.tmp", ".results.json.123.tmp", "events.out.tfevents.1", "sweep.json", "lock", "notes"]
+    for name in left:
+        (folder / name).touch()
+    if settings is not None:
+        (folder / "config.yaml").write_text(settings)
+    other = replace(config, seed=3, resume=resume)
+    assert resume is None or not find_existing(other, tmp_path)
+    _, begun, checkpoint = prepare_folder(other, tmp_path)
+    release_folder(folder)
+    assert (begun, checkpoint) == (folder, None)
+    assert yaml.safe_load((folder / "config.yaml").read_text())["seed"] == 3
+    assert {path.name for path in folder.rglob("*")} == {"checkpoints", "sweep.json", "lock", "notes", "config.yaml"}
+
+
+def test_a_run_that_was_killed_before_its_settings_had_their_name_begins_anew(config: Config, tmp_path: Path) -> None:
+    folder = make_run(config, tmp_path, results=False, checkpoint=False)
+    (folder / "metrics.csv").unlink()
+    (folder / "config.yaml").rename(folder / ".config.yaml.77.tmp")
+    prepare_folder(replace(config, resume=None), tmp_path)
+    release_folder(folder)
+    assert {path.name for path in folder.iterdir()} == {"checkpoints", "lock", "config.yaml"}
+
+
+@pytest.mark.parametrize("name", ["model", "results.json", "checkpoints/damaged-step=0000006.ckpt"])
+def test_a_run_that_has_lost_only_its_checkpoints_is_not_begun_anew(config: Config, tmp_path: Path, name: str) -> None:
+    folder = make_run(config, tmp_path, results=False, checkpoint=False)
+    (folder / name).touch()
+    assert not find_existing(config, tmp_path)
+    with pytest.raises(UserError, match=r"no checkpoint in .*nothing to go on from: begin another run by name="):
+        prepare_folder(config, tmp_path)
+    release_folder(folder)
+    with pytest.raises(UserError, match=r"is a run already: choose another name="):
+        prepare_folder(replace(config, resume=None), tmp_path)
+
+
+def test_a_folder_that_is_no_run_is_not_taken(config: Config, tmp_path: Path) -> None:
+    """Such as the folder of a series, whose runs would no longer be listed."""
+    make_run(config, tmp_path / "lab", results=True)
+    with pytest.raises(UserError, match=r"lab is a run already: choose another name="):
+        prepare_folder(replace(config, name="lab", resume=None), tmp_path)
 
 
 @pytest.mark.parametrize("results", [True, False])
