@@ -164,7 +164,7 @@ def analyse_tests(config: Config, folder: Path) -> None:
         sources = training_sources(folder)
         write_analysis(folder / "analysis", tests, languages, sources, reader if reader.can_align else None)
     except UserError as error:
-        log.warning("no analysis: %s", error)  # the run itself is complete
+        log.warning("no analysis: %s; `seq2seq analyse --model %s` makes it", error, folder)  # the run is complete
     else:
         log.info("what is wrong with the test translations: %s", folder / "analysis" / PAGE)
 

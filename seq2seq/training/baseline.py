@@ -11,6 +11,7 @@ from seq2seq.files import read_lines
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.early_checks import TRANSLATIONS, refuse_baseline
+from seq2seq.training.run_files import write_text
 
 log = logging.getLogger(__name__)
 Lines = Mapping[str, Sequence[str]]  # by test set
@@ -59,8 +60,7 @@ def keep_initial(folder: Path, translations: Lines) -> None:
 def _write_lines(folder: Path, kind: str, texts: Lines) -> None:
     (folder / TRANSLATIONS).mkdir(exist_ok=True)
     for name, lines in texts.items():
-        text = "".join(f"{one}\n" for one in lines)
-        (folder / TRANSLATIONS / f"{name}{kind}.txt").write_text(text, encoding="utf-8")
+        write_text(folder / TRANSLATIONS / f"{name}{kind}.txt", "".join(f"{line}\n" for line in lines))
 
 
 def read_baseline(run: str | None, references: Lines) -> dict[str, list[str]]:

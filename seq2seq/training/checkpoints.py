@@ -20,7 +20,7 @@ from seq2seq.extras import resume_command
 from seq2seq.settings.config import Config
 from seq2seq.text.batching import Batch
 from seq2seq.training.processes import rank
-from seq2seq.training.run_files import checkpoint_name, list_checkpoints, step_of
+from seq2seq.training.run_state import checkpoint_name, list_checkpoints, step_of
 
 RECORD = "run"  # the key of our own values in a checkpoint, besides Lightning's keys
 _BEST = re.compile(r"best-step=(\d{7,})-[a-z_]+=-?[0-9a-z.]+\.ckpt")
@@ -65,8 +65,9 @@ class DurableIO(TorchCheckpointIO):
             if reason is None:
                 raise
             draft.unlink(missing_ok=True)
+            before = "; the checkpoint before is whole" if list_checkpoints(path.parent) else ""
             raise UserError(
-                f"cannot write {path}: {reason.strerror or reason}; the checkpoint before is whole: "
+                f"cannot write {path}: {reason.strerror or reason}{before}: "
                 f"make room, then `{resume_command(path.parent.parent)}`"
             ) from error
 

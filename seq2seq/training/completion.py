@@ -44,7 +44,7 @@ from seq2seq.training.measurement import (
 )
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import changes_table, draw_curves, model_card, scores_table, write_json
-from seq2seq.training.run_files import list_checkpoints
+from seq2seq.training.run_state import list_checkpoints
 
 log = logging.getLogger(__name__)
 Translations = dict[str, list[str]]  # by test set
@@ -83,7 +83,7 @@ def complete_run(
     if not training.stopped_by:
         facts["validation_loss"] = round(validation_loss(model, config, data, training.device), 4)
     bundle = Bundle(model.cpu(), data.tokenizer, settings)
-    save_bundle(folder / "model", bundle, model_card(config, facts))  # testing takes long and may be killed
+    _save(folder, bundle, model_card(config, facts))  # testing takes long and may be killed
     draw_curves(folder)
     if training.stopped_by:
         raise StoppedError(
@@ -117,9 +117,16 @@ def complete_run(
             console.print(*(comparison.table(name) for name, comparison in comparisons.items()))
     changes = comparisons if is_fine_tuning(config) else {}
     card = model_card(config, facts, scores, worst(data.tests, translations), changes, confidences, families)
-    save_bundle(folder / "model", bundle, card)
+    _save(folder, bundle, card)
     write_json(folder / "results.json", facts)
     log.info("model: %s", folder / "model")
+
+
+def _save(folder: Path, bundle: Bundle, card: str) -> None:
+    try:
+        save_bundle(folder / "model", bundle, card)
+    except UserError as error:
+        raise UserError(f"{error}: make room, then `{resume_command(folder)}`") from error
 
 
 def shipped_model(

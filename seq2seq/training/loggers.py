@@ -10,6 +10,7 @@ import logging
 import netrc
 import os
 import secrets
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 from seq2seq.errors import UserError, in_short
 from seq2seq.settings.config import Config, flatten
 from seq2seq.training.processes import rank
-from seq2seq.training.run_files import rewrite
+from seq2seq.training.run_files import rewrite, write_text
 
 IDS = "loggers.json"
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ def make_loggers(config: Config, folder: Path) -> list[Logger]:
     """
     loggers: list[Logger] = [continued_table(folder)]  # only the first process writes to it
     if config.logger.tensorboard:
+        threading.excepthook = _print_unless_raised_again
         loggers.append(TensorBoardLogger(folder, name="", version=""))
     if rank() > 0:
         return loggers
@@ -44,6 +46,12 @@ def make_loggers(config: Config, folder: Path) -> list[Logger]:
     if config.logger.mlflow:
         loggers.append(_mlflow(config, folder, known.get("mlflow")))
     return loggers
+
+
+def _print_unless_raised_again(failure: threading.ExceptHookArgs) -> None:
+    """Print a thread's exception, except that of TensorBoard's writer, which the training thread raises again."""
+    if type(failure.thread).__name__ != "_AsyncWriterThread":
+        threading.__excepthook__(failure)
 
 
 class Wandb(WandbLogger):
@@ -150,9 +158,7 @@ def _read_ids(folder: Path) -> Mapping[str, Any]:
 
 
 def _write_id(folder: Path, name: str, run_id: str) -> None:
-    draft = folder / f"{IDS}.tmp"
-    draft.write_text(json.dumps({**_read_ids(folder), name: run_id}, indent=2) + "\n", encoding="utf-8")
-    draft.replace(folder / IDS)
+    write_text(folder / IDS, json.dumps({**_read_ids(folder), name: run_id}, indent=2) + "\n")
 
 
 class Table(ExperimentWriter):

@@ -15,7 +15,6 @@ from seq2seq.cache import note_run
 from seq2seq.device import prepare, tf32_products
 from seq2seq.errors import UserError, in_short, is_out_of_memory
 from seq2seq.evaluation.significance import read_seed
-from seq2seq.extras import resume_command
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import cache_root
 from seq2seq.text.dataset import PreparedData
@@ -127,6 +126,7 @@ def fit(
 
     Raises:
         UserError: a checkpoint cannot be written or read, or the loss is not a number.
+        OSError: another file of the run cannot be written.
     """
     place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
     pin = trainer.strategy.root_device.type == "cuda"
@@ -146,12 +146,7 @@ def fit(
                 f"{checkpoint} cannot be resumed from ({type(error).__name__}: {in_short(error)}): it is forged, or "
                 "of another version; restore it from a copy, or move it away to resume from the one before"
             ) from error
-        if not isinstance(error, OSError):
-            raise
-        raise UserError(
-            f"cannot write to {trainer.default_root_dir} at update {trainer.global_step}: {error.strerror or error}; "
-            f"the last checkpoint is whole: make room, then `{resume_command(trainer.default_root_dir)}`"
-        ) from error
+        raise
 
 
 def callback_of(trainer: L.Trainer, kind: type[_Kind]) -> _Kind:

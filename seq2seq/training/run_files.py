@@ -59,13 +59,14 @@ def interruption(folder: Path | None) -> str:
 
 @contextlib.contextmanager
 def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
-    """Release the run's folder at the end; turn Ctrl-C into an error that says what the run has saved.
+    """Release the run's folder at the end; turn Ctrl-C and a full disk into errors that say how the run goes on.
 
     A run that is refused or interrupted before it saves anything leaves no folder, except in a sweep, whose table shows
     the run, and after resume=, whose settings are in the folder.
 
     Raises:
         StoppedError: Ctrl-C.
+        UserError: a file cannot be read or written.
     """
     try:
         yield
@@ -76,6 +77,12 @@ def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
     except UserError:
         _remove_untouched(folder, is_resumed)
         raise
+    except OSError as error:
+        path, reason = error.filename or folder, error.strerror or error
+        raise UserError(
+            f"cannot read or write {path}: {reason}; what the run has saved is whole: make room or give permission, "
+            f"then `{resume_command(folder)}`"
+        ) from error
     finally:
         release_folder(folder)
 

@@ -11,6 +11,7 @@ import torch
 from launcher import Launcher
 from small_run import BASE, checkpoints, fails_in_one_line, last_weights
 
+from seq2seq.training.run_files import read_run
 from tests.toy import write_corpus
 
 pytestmark = pytest.mark.system
@@ -113,6 +114,46 @@ def test_a_disk_that_takes_no_more_keeps_the_checkpoint_before(launcher: Launche
     assert [path.name for path in (workdir / "runs/run/checkpoints").iterdir()] == ["step=0000003.ckpt"]
     resumed = launcher.train("resume=runs/run", "trainer.max_steps=4", cwd=workdir)
     assert resumed.status == 0, resumed.output
+
+
+FULL = """
+import errno
+from pathlib import Path
+from seq2seq.training import loggers
+def full(*a, **k): raise OSError(errno.ENOSPC, 'No space left on device')
+def fill(name):
+    write = Path.write_text
+    Path.write_text = lambda path, *a, **k: (full if f'.{name}.' in path.name else write)(path, *a, **k)
+"""
+FULL_DISKS = {  # the write that fails, in a line of code, and the file that the error names
+    "metrics": ("loggers.Table.save = full", "runs/run"),
+    "TensorBoard": (
+        "from tensorboard.summary.writer.record_writer import RecordWriter\nRecordWriter.write = full",
+        "runs/run",
+    ),
+    "the model": ("import seq2seq.bundle\nseq2seq.bundle.save_file = full", "runs/run/model"),
+    "translations": ("fill('test.txt')", "runs/run/translations/test.txt"),
+    "results": ("fill('results.json')", "runs/run/results.json"),
+}
+
+
+@pytest.mark.parametrize("file", FULL_DISKS)
+def test_a_disk_that_is_full_at_any_write_is_one_line_and_the_run_goes_on_later(
+    launcher: Launcher, workdir: Path, file: str
+) -> None:
+    code, name = FULL_DISKS[file]
+    result = launcher.train(*BASE, "name=run", "trainer.max_steps=3", cwd=workdir, BEFORE=FULL + code)
+    fails_in_one_line(result, rf"{name}: No space left on device.*: make room.* `python train.py resume=runs/run`$")
+    resumed = launcher.train("resume=runs/run", cwd=workdir)
+    assert resumed.status == 0, resumed.output
+    assert read_run(workdir / "runs/run", "run").state == "complete"
+
+
+def test_pictures_that_cannot_be_drawn_are_only_warned_of(launcher: Launcher, workdir: Path) -> None:
+    code = f"{FULL}from matplotlib.figure import Figure\nFigure.savefig = full"
+    result = launcher.train(*BASE, "name=run", "trainer.max_steps=3", cwd=workdir, BEFORE=code)
+    assert result.status == 0, result.output
+    assert "runs/run/curves.png cannot be drawn: No space left on device" in result.output
 
 
 def test_an_injected_nan_is_never_saved(launcher: Launcher, workdir: Path) -> None:
