@@ -12,33 +12,35 @@ from seq2seq.settings.config import Config
 from seq2seq.text.prepare import deciding_settings
 from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.training.checkpoints import RECORD
-from seq2seq.training.run_files import list_checkpoints
+from seq2seq.training.run_state import list_resumable, step_of
 
 log = logging.getLogger(__name__)
 
 
 def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Return the newest complete checkpoint of a run's folder, and its values, with tensors on the meta device.
+    """Return the newest whole checkpoint of a run's folder, last or best, and its values (tensors on the meta device).
 
     Damaged checkpoints that are newer are skipped with a warning and renamed.
 
     Raises:
         UserError: there is no checkpoint, all are damaged, or one holds more than plain values.
     """
-    paths = list_checkpoints(folder / "checkpoints")
+    paths = list_resumable(folder / "checkpoints")
     if not paths:
         raise UserError(
-            f"resume={folder}: no checkpoint in {folder / 'checkpoints'}, so there is nothing to go on from"
+            f"resume={folder}: no checkpoint in {folder / 'checkpoints'}, so there is nothing to go on from: "
+            "begin another run by name="
         )
     damaged: list[tuple[Path, DamagedError]] = []
-    for path in reversed(paths):
+    for path in paths:
         try:
             values = read_checkpoint(path)
         except DamagedError as reason:
             damaged.append((path, reason))
             continue
         for broken, reason in damaged:
-            log.warning("%s is damaged (%s): going on from %s, the one before", broken, reason, path.name)
+            again = f"{path.name}, the one before, and training {step_of(broken) - step_of(path)} updates again"
+            log.warning("%s is damaged (%s): going on from %s", broken, reason, again)
             set_aside(broken)
         return path, values
     path, reason = damaged[0]

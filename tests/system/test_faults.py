@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from launcher import Launcher
-from small_run import BASE, checkpoints, fails_in_one_line, last_weights
+from small_run import BASE, checkpoints, fails_in_one_line, last_weights, logged
 
 from seq2seq.training.run_files import read_run
 from tests.toy import write_corpus
@@ -28,6 +28,18 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before(launcher: Launcher,
     assert "step=0000006.ckpt is damaged" in resumed.output
     assert "going on from step=0000003.ckpt, the one before" in resumed.output
     assert (workdir / "runs/run/checkpoints/damaged-step=0000006.ckpt").stat().st_size == 20_000
+
+
+def test_a_damaged_last_checkpoint_falls_back_to_a_best_one(launcher: Launcher, trained: Path) -> None:
+    last = trained / "runs/run/checkpoints/step=0000003.ckpt"
+    data = last.read_bytes()
+    last.unlink()  # it is a second name of the best one
+    last.write_bytes(data[:20_000])
+    resumed = launcher.train("resume=runs/run", "trainer.max_steps=5", cwd=trained)
+    assert resumed.status == 0, resumed.output
+    assert "going on from best-step=0000003-val_bleu=" in resumed.output
+    assert checkpoints(trained / "runs/run") == ["step=0000005.ckpt"]
+    assert [step for step, _ in logged(trained / "runs/run")] == list("12345")
 
 
 def test_a_changed_corpus_and_changed_batches_are_refused_by_name(launcher: Launcher, trained: Path) -> None:

@@ -19,6 +19,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.training.checkpoint_files import newest_checkpoint, read_checkpoint
 from seq2seq.training.checkpoints import RECORD, Checkpoints
 from seq2seq.training.run_folder import prepare_folder
+from seq2seq.training.run_state import list_resumable
 
 
 class Payload:
@@ -214,6 +215,23 @@ def test_a_damaged_newest_checkpoint_is_passed_over_and_kept(
     assert "step=0000007.ckpt is damaged" in caplog.text
     assert "going on from step=0000005.ckpt, the one before" in caplog.text
     assert (folder / "checkpoints/damaged-step=0000007.ckpt").read_bytes() == damaged
+
+
+def test_the_best_checkpoint_is_gone_on_from_if_the_last_one_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = run_folder(tmp_path) / "checkpoints"
+    (folder / "step=0000005.ckpt").rename(folder / "best-step=0000005-val_bleu=20.25.ckpt")
+    (folder / "best-step=0000004-val_bleu=30.25.ckpt").write_bytes(b"PK")
+    (folder / "step=0000007.ckpt").write_bytes(b"PK")
+    (folder / "best-step=0000007-val_bleu=20.00.ckpt").hardlink_to(folder / "step=0000007.ckpt")
+    path, values = newest_checkpoint(folder.parent)
+    assert path.name == "best-step=0000005-val_bleu=20.25.ckpt"
+    assert values["global_step"] == 7 - 2
+    assert "step=0000007.ckpt is damaged" in caplog.text
+    assert "going on from best-step=0000005-val_bleu=20.25.ckpt, the one before, and training 2 updates" in caplog.text
+    assert list_resumable(folder)[0] == path
+    assert len(list(folder.glob("damaged-*"))) == 2
 
 
 def test_a_damaged_only_checkpoint_is_named_and_left(tmp_path: Path) -> None:
