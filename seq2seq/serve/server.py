@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, in_short
 from seq2seq.serve.service import Service
 
 _SILENCE_TIMEOUT = 30  # seconds that a connection may be idle between requests, or take to send a request's headers
@@ -24,7 +24,7 @@ _ACCEPTED_AT_ONCE = 8  # connections accepted before the event loop serves other
 _KERNEL_QUEUE = (
     4096  # connections that wait in the kernel to be accepted; when the queue is full, clients wait for seconds
 )
-_LOGGERS = ("asyncio", "uvicorn.error")  # they log what clients cause
+_LOG_RECORDS, _LOG_SECONDS = 3, 60  # most records of a kind in this many seconds
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -193,15 +193,18 @@ def run(app: FastAPI, listener: socket.socket, on_start: Callable[[], object]) -
         timeout_graceful_shutdown=_CLOSING_TIMEOUT,
     )
     previous = signal.getsignal(signal.SIGTERM)
-    once_a_second = OnceASecond()
-    for name in _LOGGERS:
-        logging.getLogger(name).addFilter(once_a_second)
+    bound = LogBound()
+    handlers = logging.getLogger().handlers or [logging.lastResort]
+    logging.captureWarnings(True)
+    for handler in filter(None, handlers):
+        handler.addFilter(bound)
     try:
         Server(config, service, on_start).run(sockets=[listener])
     finally:
         signal.signal(signal.SIGTERM, previous)
-        for name in _LOGGERS:
-            logging.getLogger(name).removeFilter(once_a_second)
+        for handler in filter(None, handlers):
+            handler.removeFilter(bound)
+        logging.captureWarnings(False)
         listener.close()
 
 
@@ -214,17 +217,25 @@ def _most_connections(limit: int) -> int:
     return max(1, min(limit, files // 2))
 
 
-class OnceASecond(logging.Filter):
-    """Drops a message that was logged less than a second ago: clients can cause thousands of them."""
+class LogBound(logging.Filter):
+    """Passes a few records of each kind a minute, in one line each: clients can cause thousands of them.
+
+    A kind is the line of code that logs, whichever library has it: its messages may quote what clients send.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: dict[str, float] = {}
+        self._kinds: dict[tuple[str, int], tuple[float, int]] = {}  # start of a kind's minute, and its records since
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log the record."""
-        now, message = time.monotonic(), str(record.msg)[:100]
-        is_due = now - self._last.get(message, -1.0) >= 1
-        if is_due:
-            self._last[message] = now
-        return is_due
+        """Return whether to log the record; the first record of a minute tells how many were left out before."""
+        kind, now = (record.pathname, record.lineno), time.monotonic()
+        start, count = self._kinds.get(kind, (now, 0))
+        message = in_short(record.getMessage())
+        if now - start >= _LOG_SECONDS:
+            left_out = max(0, count - _LOG_RECORDS)
+            message += f" ({left_out:,} more were left out)" if left_out else ""
+            start, count = now, 0
+        self._kinds[kind] = start, count + 1
+        record.msg, record.args = message, None
+        return count < _LOG_RECORDS

@@ -104,6 +104,37 @@ def test_a_signal_ends_it_when_what_it_took_on_is_answered():
         assert len(answers[0]["translatedText"]) == 2
 
 
+HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\n"
+MULTIPART = HEAD + b"Content-Type: multipart/form-data; boundary=b\r\n"
+MALFORMED = {
+    "no boundary": HEAD + b"Content-Type: multipart/form-data\r\nContent-Length: 3\r\n\r\nabc",
+    "another boundary": MULTIPART + b"Content-Length: 9\r\n\r\n--c\r\n\x1b[2J",
+    "bytes after the last boundary": MULTIPART + b"Content-Length: 13\r\n\r\n--b--\r\nxxxxxx",
+    "a header of a part": MULTIPART + b"Content-Length: 12\r\n\r\n--b\r\n\x01@: \r\n\r\n",
+    "a form": HEAD + b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 5\r\n\r\nq=%ff",
+    "JSON": HEAD + b'Content-Type: application/json\r\nContent-Length: 6\r\n\r\n{"q":\x80',
+    "chunks": HEAD + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "two lengths": HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+    "a negative length": HEAD + b"Content-Length: -1\r\n\r\n",
+    "no HTTP": b"\x16\x03\x01\x1b[2J\r\n\r\n",
+    "half a request": HEAD,
+}
+
+
+def test_malformed_requests_write_few_lines(server: ServerProcess):
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    before = server.log_bytes
+    for request in 100 * list(MALFORMED.values()):
+        with socket.create_connection((host, int(port)), timeout=20) as client:
+            client.sendall(request)
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(65_536):
+                pass
+    assert translate(server.url, "The cat sees the milk.")["translatedText"] == "El gato ve la leche."
+    assert server.log_bytes - before < 4_000
+    assert all(line.isprintable() for line in server.errors)
+
+
 def metrics(url: str) -> str:
     with urllib.request.urlopen(url + "/metrics", timeout=60) as answer:
         return answer.read().decode()

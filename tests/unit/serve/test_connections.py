@@ -147,20 +147,24 @@ def test_connections_take_at_most_half_of_the_files_that_may_be_open(
     assert server._most_connections(limit) == expected
 
 
-def test_what_clients_cause_is_logged_once_a_second(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+def test_each_kind_of_message_is_logged_a_few_times_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
     now = 100.0
     monkeypatch.setattr(server.time, "monotonic", lambda: now)
-    log = logging.getLogger("uvicorn.error")
-    once_a_second = server.OnceASecond()
-    log.addFilter(once_a_second)
+    bound = server.LogBound()
+    caplog.handler.addFilter(bound)
     try:
-        for _ in range(30):
-            log.warning("Invalid HTTP request received.")
-            now += 0.1
-        log.warning("another")
+        for number in range(121):
+            logging.getLogger(f"any.library{number % 2}").warning("byte %r\x1b[2J\n" + "x" * number, number)
+            now += 0.5
+        logging.getLogger("any").warning("another")
     finally:
-        log.removeFilter(once_a_second)
-    assert caplog.messages == ["Invalid HTTP request received."] * 3 + ["another"]
+        caplog.handler.removeFilter(bound)
+    *messages, last, other = caplog.messages
+    assert messages == [f"byte {number}?[2J {'x' * number}".strip() for number in range(3)]
+    assert last.endswith("x (117 more were left out)")
+    assert other == "another"
 
 
 def test_connections_that_come_together_each_close_another_one(connected: Any):
