@@ -1,4 +1,4 @@
-"""Speed and memory of a server with many clients: with batches, without, and beside hostile clients."""
+"""Speed and memory of a server with many clients: with batches, without, beside documents and hostile clients."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import torch
 
-from benchmarks.attacks import KEY, post, read_answer
+from benchmarks.attacks import CHARACTERS, KEY, post, read_answer
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import read_test
 from benchmarks.processes import REPOSITORY, memory_of
@@ -29,6 +29,8 @@ from seq2seq.settings.bundle import read_config
 WARM_UP = 3.0  # seconds before the measurement
 HEALTH_INTERVAL = 0.1  # seconds between two requests for /health
 OPTIONS = {"batches": (), "one at a time": ("--max-batch", "1", "--timeout", "600")}  # of the server; long queues
+TEXTS = 50  # most texts of a document that is a list of texts
+DOCUMENT_CLIENTS = (0, 1, 4)  # clients with documents beside the ordinary clients
 ATTACKS = ("white space", "codecs", "idle connections", "subwords", "bad requests", "documents")
 
 
@@ -63,7 +65,8 @@ def run(plan: Plan, device: torch.device) -> Results:
     languages = {"source": config.src_lang, "target": config.tgt_lang}
     bodies = [json.dumps({"q": sentence, **languages}).encode() for sentence in sentences]
     common = ("--device", str(device), "--threads", str(torch.get_num_threads()))
-    values: dict[str, Any] = {}
+    documents = [json.dumps({**values, **languages}).encode() for values in document_values(sentences)]
+    values: dict[str, Any] = {"beside documents": measure_documents(plan, common, bodies, documents)}
     for name, options in OPTIONS.items():
         with ServerProcess(plan.model, *common, *options, SEQ2SEQ_API_KEY=KEY) as server:
             values[name] = summarise(asyncio.run(ask(plan, server, bodies)), plan.seconds)
@@ -75,7 +78,32 @@ def run(plan: Plan, device: torch.device) -> Results:
             values[name] = summarise(asyncio.run(ask(plan, server, bodies)), plan.seconds)
             values[name] |= {"before": before, "attack": end_attack(attack)}
             values[name] |= {"log_bytes": server.log_bytes, "exit_status": server.stop()}
-    return values, [speed_table(values, plan), attack_table(values, plan)]
+    return values, [
+        speed_table(values, plan),
+        document_table(values["beside documents"], plan),
+        attack_table(values, plan),
+    ]
+
+
+def document_values(sentences: Sequence[str]) -> list[dict[str, Any]]:
+    """Return requests with as much as a request may have: a text, a page of HTML, and a list of texts."""
+    several = list(itertools.islice(itertools.cycle(sentences), CHARACTERS))
+    page = "".join(f"<p>{sentence}</p>" for sentence in several)[:CHARACTERS]
+    lengths = itertools.accumulate(len(sentence) for sentence in several)
+    texts = [sentence for sentence, length in zip(several, lengths, strict=True) if length <= CHARACTERS][:TEXTS]
+    return [{"q": " ".join(several)[:CHARACTERS]}, {"q": page, "format": "html"}, {"q": texts}]
+
+
+def measure_documents(
+    plan: Plan, options: Sequence[str], bodies: Sequence[bytes], documents: Sequence[bytes]
+) -> dict[str, Any]:
+    """Measure the ordinary clients beside each number of clients with documents, all on one server."""
+    values: dict[str, Any] = {}
+    with ServerProcess(plan.model, *options, SEQ2SEQ_API_KEY=KEY) as server:
+        for count in DOCUMENT_CLIENTS:
+            ordinary, slow = asyncio.run(ask_beside(plan, server, bodies, documents, count))
+            values[f"{count}"] = {**summarise(ordinary, plan.seconds), "documents": summarise(slow, plan.seconds)}
+    return values
 
 
 def start_attack(name: str, url: str, languages: dict[str, str], seconds: float) -> "subprocess.Popen[str]":
@@ -134,6 +162,22 @@ async def ask(plan: Plan, server: ServerProcess, bodies: Sequence[bytes]) -> Tal
     return tally
 
 
+async def ask_beside(
+    plan: Plan, server: ServerProcess, bodies: Sequence[bytes], documents: Sequence[bytes], count: int
+) -> tuple[Tally, Tally]:
+    """Run the ordinary clients and `count` clients with documents; return the results of both."""
+    slow, begin = Tally(), time.perf_counter() + WARM_UP
+    tasks = [
+        asyncio.create_task(keep_asking(server.url, documents, number, begin, begin + plan.seconds, slow))
+        for number in range(count)
+    ]
+    ordinary = await ask(plan, server, bodies)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return ordinary, slow
+
+
 def probe_health(url: str, begin: float, end: float, tally: Tally) -> None:
     """Ask for /health again and again, each time on a new connection, between the times `begin` and `end`."""
     time.sleep(max(0.0, begin - time.perf_counter()))
@@ -187,6 +231,27 @@ def speed_table(values: dict[str, Any], plan: Plan) -> Table:
     ]
     header = ["serving", "sentences/s", "p50 (ms)", "p95 (ms)", "errors", "memory: start → middle → end (MB)"]
     return Table(f"{plan.clients} clients for {plan.seconds:g} s", header, rows)
+
+
+def document_table(values: dict[str, Any], plan: Plan) -> Table:
+    """Return a table with a row for each number of clients with documents."""
+    alone = values[f"{DOCUMENT_CLIENTS[0]}"]["p50_ms"]
+    rows = [
+        [
+            count,
+            f"{case['p50_ms']:,}",
+            f"{case['p95_ms']:,}",
+            f"{case['p50_ms'] / max(alone, 1):.2f}",
+            f"{case['sentences_per_second']:,.1f}",
+            f"{60 * case['documents']['sentences_per_second']:,.1f}",
+            f"{case['documents']['p50_ms']:,}",
+            f"{case['errors']} / {case['documents']['errors']}",
+        ]
+        for count, case in values.items()
+    ]
+    header = ["clients with documents", "p50 (ms)", "p95 (ms)", "p50 ratio", "sentences/s", "documents/min"]
+    header += ["document p50 (ms)", "errors: sentences / documents"]
+    return Table(f"{plan.clients} clients with a sentence, beside clients with documents", header, rows)
 
 
 def attack_table(values: dict[str, Any], plan: Plan) -> Table:

@@ -17,9 +17,10 @@ from typing import NamedTuple
 from seq2seq.errors import UserError
 from seq2seq.glossary import Glossary
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.worker import Worker
+from seq2seq.serve.worker import Kind, Worker
 
 _BATCH_SUBWORDS = 2048  # a batch with this many subwords takes no further sentence
+_SHARED_SUBWORDS = _BATCH_SUBWORDS // 4  # the same for a batch of longer requests, while short ones are expected
 _LONGEST_WAIT = 60  # most seconds that a refused client is asked to wait
 
 Alignment = Sequence[tuple[int, int]]
@@ -101,7 +102,7 @@ class Batcher:
         worker: Worker,
         limits: Limits,
         *,
-        is_costly: bool = False,
+        kind: Kind = Kind.SHORT,
         on_batch: Callable[[int, float], object] = lambda count, seconds: None,
     ) -> None:
         """Wrap the function that computes a batch; call `start` to begin.
@@ -111,11 +112,11 @@ class Batcher:
                 argument, which raises an error when no request waits for the batch any more.
             worker: runs `compute`.
             limits: of a batch and of the queue. A single request may exceed the queue's limits if the queue is empty.
-            is_costly: whether `compute` is a costly call of the worker.
+            kind: of the worker's calls of `compute`.
             on_batch: called with the number of sentences and the computing seconds of every batch.
         """
         self._compute, self._worker, self._limits = compute, worker, limits
-        self._is_costly, self.on_batch = is_costly, on_batch
+        self._kind, self.on_batch = kind, on_batch
         self._jobs: set[_Job] = set()  # jobs that a request waits for
         self._waiting: deque[_Job] = deque()  # jobs with sentences that are in no batch yet
         self._submitted = asyncio.Event()
@@ -205,9 +206,11 @@ class Batcher:
         """Take the next batch from the queue: sentences, in turn, of all jobs with the first job's options."""
         self._waiting = deque(job for job in self._waiting if not job.future.done())  # neither failed nor cancelled
         turns = deque(job for job in self._waiting if job.options == self._waiting[0].options)
+        is_shared = self._kind is not Kind.SHORT and self._worker.expects_short
+        most = _SHARED_SUBWORDS if is_shared else _BATCH_SUBWORDS
         batch: _Batch = []
         subwords = 0
-        while turns and len(batch) < self._limits.max_batch and subwords < _BATCH_SUBWORDS:
+        while turns and len(batch) < self._limits.max_batch and subwords < most:
             job = turns.popleft()
             batch.append((job, job.begun))
             subwords += job.sentences[job.begun].subwords
@@ -257,7 +260,7 @@ class Batcher:
             return results, time.monotonic() - start - paused
 
         start = time.monotonic()
-        results, seconds = await self._worker.run(compute, is_costly=self._is_costly)
+        results, seconds = await self._worker.run(compute, kind=self._kind)
         if len(results) != len(batch):
             raise RuntimeError(f"{len(results)} results for {len(batch)} sentences")
         subwords = sum(sentence.subwords for sentence in sentences)

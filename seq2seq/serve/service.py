@@ -13,7 +13,7 @@ from seq2seq.errors import UserError
 from seq2seq.serve.batching import Batcher, OverloadedError
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.translating import TextTranslator, compute_with
-from seq2seq.serve.worker import Worker
+from seq2seq.serve.worker import Kind, Worker
 from seq2seq.translator import Translator
 
 
@@ -101,13 +101,12 @@ class Service:
         self.metrics = Metrics()
         self.inside, self.is_closing, self.explanations = 0, False, 0
         self.worker, self.markup_worker = Worker("model"), Worker("markup")
-        self.batcher, self.long_batcher = (
-            Batcher(compute_with(translator), self.worker, limits, is_costly=is_long, on_batch=self.metrics.on_batch)
-            for is_long in (False, True)
-        )
-        self._batchers = batchers = self.batcher, self.long_batcher
+        self.batchers = batchers = [
+            Batcher(compute_with(translator), self.worker, limits, kind=kind, on_batch=self.metrics.on_batch)
+            for kind in Kind
+        ]
         languages = translator.src_lang, translator.tgt_lang
-        self.texts = TextTranslator(*batchers, translator.count_subwords, self.markup_worker, languages, limits)
+        self.texts = TextTranslator(batchers, translator.count_subwords, self.markup_worker, languages, limits)
         self._one_explanation = asyncio.Lock()  # one at a time, so that long sentences get their turns
         for name, text, value in (
             (
@@ -127,19 +126,19 @@ class Service:
 
     def start(self) -> None:
         """Start to answer requests, in the running event loop."""
-        for batcher in self._batchers:
+        for batcher in self.batchers:
             batcher.start()
 
     async def stop(self) -> None:
         """Stop, and wait a few seconds for the current step: Python cannot end properly while PyTorch computes."""
-        await asyncio.gather(*(batcher.stop() for batcher in self._batchers))
+        await asyncio.gather(*(batcher.stop() for batcher in self.batchers))
         for worker in (self.worker, self.markup_worker):
             await asyncio.to_thread(worker.close, _STOP_TIMEOUT)
 
     @property
     def trouble(self) -> str:
         """The reason why requests are not answered, such as a step that exceeds the timeout; empty: no trouble."""
-        if not all(batcher.is_running for batcher in self._batchers):
+        if not all(batcher.is_running for batcher in self.batchers):
             return "the queue has stopped"
         for worker in (self.worker, self.markup_worker):
             if (seconds := worker.busy_seconds) > self.limits.timeout:
@@ -149,7 +148,7 @@ class Service:
     @property
     def retry_after(self) -> int:
         """Estimated seconds until the queues are empty, from the speed of the last batches."""
-        return max(batcher.retry_after for batcher in self._batchers)
+        return max(batcher.retry_after for batcher in self.batchers)
 
     @contextmanager
     def explanation_slot(self) -> Iterator[None]:
@@ -173,7 +172,7 @@ class Service:
             UserError: the explanation is not possible, or too large.
         """
         async with self._one_explanation:
-            return await self.worker.run(self._to_json, options, is_costly=True)
+            return await self.worker.run(self._to_json, options, kind=Kind.DOCUMENT)
 
     def _to_json(self, options: ExplainOptions) -> bytes:
         assert self.explain is not None

@@ -12,10 +12,11 @@ from seq2seq.errors import UserError
 from seq2seq.glossary import Glossary
 from seq2seq.serve.batching import Batcher, Compute, Ranked, Ranking, Sentence, SentenceOptions
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.worker import Worker
+from seq2seq.serve.worker import Kind, Worker
 from seq2seq.translator import Translator
 
-_USUAL_SUBWORDS = 64  # a sentence with more subwords is for the long batcher
+_SHORT_SUBWORDS = 128  # a request with more subwords is a document
+_USUAL_SUBWORDS = 64  # a sentence with more subwords is long
 _RESERVED = str.maketrans({"\0": " ", OBJECT: " "})  # characters that stand for markup inside `documents`
 
 Known = dict[tuple[str, bool], Ranked]  # translations by sentence and by whether they have alignments
@@ -51,16 +52,14 @@ class TextTranslator:
     """Translates texts sentence by sentence, so that the sentences of all requests share batches.
 
     Attributes:
-        batcher: translates sentences of usual length.
-        long_batcher: translates longer sentences separately, since a batch takes as long as its longest sentence.
+        batchers: for each kind of call; long sentences have their own, since a batch takes as long as its longest one.
         count_subwords: returns the length of each sentence; a few characters can be many subwords.
         worker: the thread that reads and places markup; not the model's thread.
         languages: codes of the source and the target language.
         limits: of the number of sentences of a request, and of the markup in each sentence.
     """
 
-    batcher: Batcher
-    long_batcher: Batcher
+    batchers: Sequence[Batcher]
     count_subwords: Callable[[Sequence[str]], list[int]]
     worker: Worker
     languages: tuple[str, str]
@@ -132,23 +131,24 @@ class TextTranslator:
         return await self.worker.run(_write, documents, segments)
 
     async def _translate_sentences(self, texts: list[str], options: SentenceOptions) -> dict[str, Ranked]:
-        """Return the translations of different sentences; if one batcher fails, cancel the work of the other one."""
+        """Return the translations of different sentences; if one batcher fails, cancel the work of the others."""
         if options.glossary is not None:
             most = max((len(options.glossary.translations(text)) for text in texts), default=0)
             if most > (limit := self.limits.term_limit):
                 raise UserError(f"a sentence has {most} terms of the glossary, at most {limit} can be required")
         sizes = await asyncio.to_thread(self.count_subwords, texts)  # in another thread: a text may take 40 ms
-        sentences = [Sentence(text, size) for text, size in zip(texts, sizes, strict=True)]
-        usual = [sentence for sentence in sentences if sentence.subwords <= _USUAL_SUBWORDS]
-        long = [sentence for sentence in sentences if sentence.subwords > _USUAL_SUBWORDS]
-        parts = ((self.batcher, usual), (self.long_batcher, long))
-        work = [asyncio.ensure_future(batcher.submit(part, options)) for batcher, part in parts]
+        usual = Kind.SHORT if sum(sizes) <= _SHORT_SUBWORDS else Kind.DOCUMENT
+        parts: list[list[Sentence]] = [[] for _ in Kind]
+        for text, size in zip(texts, sizes, strict=True):
+            parts[usual if size <= _USUAL_SUBWORDS else Kind.LONG].append(Sentence(text, size))
+        submitted = zip(self.batchers, parts, strict=True)
+        work = [asyncio.ensure_future(batcher.submit(part, options)) for batcher, part in submitted]
         try:
             ranked = itertools.chain(*await asyncio.gather(*work))
         finally:
             for task in work:
                 task.cancel()
-        return {sentence.text: best for sentence, best in zip([*usual, *long], ranked, strict=True)}
+        return {sentence.text: best for sentence, best in zip(itertools.chain(*parts), ranked, strict=True)}
 
     def _read(self, texts: list[str], is_html: bool) -> list[Document[str]]:
         """Return texts as documents; refuse texts whose markup would take too long to place."""

@@ -6,57 +6,70 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from enum import IntEnum
 from functools import partial
 from typing import Any, TypeVar
 
 R = TypeVar("R")
 
-_CREDIT = 4.0  # seconds of ordinary calls for each second of a costly call, while both kinds wait
-_GRACE = 0.02  # seconds to wait for the next ordinary call, while ordinary calls have credit
+_SHARES = (3.0, 1.0)  # seconds of short calls a second of longer ones, of documents a second of long, while both wait
+_MEMORY = 1.0  # seconds for which a worker still expects short calls after the last one
+
+
+class Kind(IntEnum):
+    """What a call computes; a call is interrupted by calls of a smaller kind."""
+
+    SHORT = 0  # requests with few subwords
+    DOCUMENT = 1  # requests with many subwords, and explanations
+    LONG = 2  # long sentences, whose batches have the most steps
 
 
 class Worker:
-    """Runs calls one after the other in its own thread, in the order of their arrival.
+    """Runs calls in its own thread, in the order of their arrival within each kind.
 
-    Costly calls have their own queue. While ordinary calls wait, costly calls get a fifth of the time. When a costly
-    call calls `pause`, the worker runs ordinary calls meanwhile. The thread is a daemon: a call that hangs does not
-    prevent the process from ending.
+    While short calls wait, all longer calls together get a quarter of the time; documents and long sentences share it
+    equally. When a call ends or calls `pause`, calls of smaller kinds run if they have not had their share. The thread
+    is a daemon: a call that hangs does not prevent the process from ending.
     """
 
     def __init__(self, name: str = "model") -> None:
         self.name = name
         self._changed = threading.Condition()
-        self._ordinary: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._costly: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._waiting: list[deque[tuple[Future[Any], Callable[[], Any]]]] = [deque() for _ in Kind]
+        self._credit = [0.0 for _ in Kind]  # seconds that each kind may take before larger kinds
+        self._running: list[Kind] = []  # each call but the last one is paused, and the next one runs inside it
+        self._charged_at = 0.0  # until when the running call's time is in the credits
+        self._short_at = -_MEMORY  # end of the last short call
         self._is_closed = False
         self._progressed_at: float | None = None  # None: no call is running
-        self._costly_since: float | None = None  # start of the current costly call, or its last resume after a pause
-        self._credit = 0.0  # seconds that ordinary calls may take before the next costly call
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, function: Callable[..., R], *arguments: Any, is_costly: bool = False) -> R:
+    async def run(self, function: Callable[..., R], *arguments: Any, kind: Kind = Kind.SHORT) -> R:
         """Run a call in the thread and return its result or raise its error; cancelling removes a waiting call."""
         future: Future[R] = Future()
         with self._changed:
-            (self._costly if is_costly else self._ordinary).append((future, partial(function, *arguments)))
+            self._waiting[kind].append((future, partial(function, *arguments)))
             self._changed.notify()
         return await asyncio.wrap_future(future)
 
     def pause(self) -> float:
-        """Record that the current call makes progress; inside a costly call, run ordinary calls that are due.
+        """Record that the current call makes progress, and run calls of smaller kinds that are due.
 
         Returns:
-            The seconds that the ordinary calls took.
+            The seconds that the other calls took.
         """
         start = time.monotonic()
-        if self._costly_since is not None:
-            self._charge_costly()
-            while self._ordinary_is_due():
-                self._credit -= self._call(self._ordinary.popleft())
-            self._costly_since = time.monotonic()
+        self._charge(start)
+        while (due := self._due(self._running[-1])) is not None:
+            self._call(due)
         self._progressed_at = time.monotonic()
         return self._progressed_at - start
+
+    @property
+    def expects_short(self) -> bool:
+        """Whether a short call waits, or ended a moment ago."""
+        return bool(self._waiting[Kind.SHORT]) or time.monotonic() - self._short_at < _MEMORY
 
     @property
     def busy_seconds(self) -> float:
@@ -74,47 +87,54 @@ class Worker:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._ordinary or self._costly or self._is_closed)
-            if not (self._ordinary or self._costly):
+                self._changed.wait_for(lambda: self._is_closed or any(self._waiting))
+            if (due := self._due(len(Kind))) is None:
                 return
-            if self._costly and not self._ordinary_is_due():
-                self._costly_since = time.monotonic()
-                self._call(self._costly.popleft())
-                self._charge_costly()
-            else:
-                seconds = self._call(self._ordinary.popleft())
-                self._credit = self._credit - seconds if self._costly else 0.0
+            self._call(due)
 
-    def _ordinary_is_due(self) -> bool:
-        """Return whether to run an ordinary call before a costly one; with credit left, wait briefly for a call."""
-        if self._credit > 0:
-            with self._changed:
-                self._changed.wait_for(lambda: self._ordinary or self._is_closed, _GRACE)
-            if self._ordinary:
-                return True
-        self._credit = 0.0
-        return False
+    def _due(self, end: int) -> Kind | None:
+        """Return the smallest kind below `end` with a waiting call that goes first; None: there is none."""
+        for kind in list(Kind)[:end]:
+            if self._waiting[kind] and (self._credit[kind] >= 0 or not self._has_larger(kind)):
+                return kind
+        return None
 
-    def _charge_costly(self) -> None:
-        """Give waiting ordinary calls credit for the time since the costly call began or resumed."""
-        assert self._costly_since is not None
-        if self._ordinary or self._credit:
-            self._credit += _CREDIT * (time.monotonic() - self._costly_since)
-        self._costly_since = None
+    def _has_larger(self, kind: Kind) -> bool:
+        """Return whether a call of a larger kind waits or runs."""
+        return any(self._waiting[kind + 1 :]) or any(running > kind for running in self._running)
 
-    def _call(self, task: tuple[Future[Any], Callable[[], Any]]) -> float:
-        """Run a call and return the seconds that it took."""
-        future, call = task
-        if not future.set_running_or_notify_cancel():
-            return 0.0
-        self._progressed_at = start = time.monotonic()
+    def _charge(self, now: float) -> None:
+        """Charge the running call's kind for the time since the last charge, and credit the smaller kinds that wait.
+
+        A kind without calls saves up no time, and neither do the larger kinds if they have no calls.
+        """
+        kind, seconds = self._running[-1], now - self._charged_at
+        for smaller, share in zip(list(Kind)[:kind], _SHARES, strict=False):
+            credit = self._credit[smaller] + share * seconds
+            self._credit[smaller] = credit if self._waiting[smaller] else min(credit, 0.0)
+        credit = self._credit[kind] - seconds
+        self._credit[kind] = credit if self._has_larger(kind) else max(credit, 0.0)
+        self._charged_at = now
+
+    def _call(self, kind: Kind) -> None:
+        """Run the first waiting call of a kind."""
+        with self._changed:
+            future, call = self._waiting[kind].popleft()
+            self._running.append(kind)
+        self._progressed_at = self._charged_at = time.monotonic()
+        result, error = None, None
+        is_wanted = future.set_running_or_notify_cancel()
         try:
-            result, error = call(), None
+            result = call() if is_wanted else None
         except Exception as raised:
-            result, error = None, raised
+            error = raised
         except BaseException as raised:  # all requests need this thread, so that not even SystemExit may end it
-            result, error = None, RuntimeError(f"the thread {self.name} met {raised!r}")
-        self._progressed_at = None
-        seconds = time.monotonic() - start
-        future.set_exception(error) if error else future.set_result(result)
-        return seconds
+            error = RuntimeError(f"the thread {self.name} met {raised!r}")
+        now, self._progressed_at = time.monotonic(), None
+        with self._changed:
+            self._charge(now)
+            self._running.pop()
+        if kind is Kind.SHORT:
+            self._short_at = now
+        if is_wanted:
+            future.set_exception(error) if error else future.set_result(result)

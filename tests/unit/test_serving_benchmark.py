@@ -44,6 +44,14 @@ def test_every_attack_stays_within_the_limits_of_a_request():
     assert limits.connections * 2 < attacks.IDLE
 
 
+def test_documents_are_as_large_as_a_request_may_be():
+    limits = Limits()
+    text, page, texts = (values["q"] for values in serving.document_values(["The cat sees the milk.", "Yes."]))
+    assert len(text) == len(page) == limits.char_limit
+    assert len(texts) == serving.TEXTS <= limits.batch_limit
+    assert sum(map(len, texts)) <= limits.char_limit
+
+
 @pytest.mark.parametrize("name", thin(serving.ATTACKS, ["idle connections"]))
 def test_an_attack_counts_its_answers_or_disconnections(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(attacks, "IDLE", 3)

@@ -10,7 +10,7 @@ from seq2seq.errors import UserError
 from seq2seq.serve import worker as worker_module
 from seq2seq.serve.batching import Batcher, OverloadedError, Ranked, Ranking, Sentence, SentenceOptions, TooLateError
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.worker import Worker
+from seq2seq.serve.worker import Kind, Worker
 
 KEYS = {"a": SentenceOptions(1), "b": SentenceOptions(2)}
 
@@ -238,6 +238,28 @@ def test_a_batch_is_limited_by_subwords_not_by_characters(run: Any, computer: Co
     assert [items for _, items in computer.batches] == [[1], [2, 3, 4], [5, 6, 7]]
 
 
+@pytest.mark.parametrize(("is_expected", "sizes"), [(False, [2048, 2048]), (True, [512] * 8)])
+def test_a_batch_of_longer_requests_is_small_while_short_ones_are_expected(is_expected: bool, sizes: list[int]):
+    batches: list[int] = []
+
+    def compute(options: SentenceOptions, texts: list[str], check: Callable[[], None]) -> list[Ranked]:
+        batches.append(64 * len(texts))
+        return [[Ranking(text)] for text in texts]
+
+    async def scenario() -> None:
+        worker = Worker()
+        batcher = Batcher(compute, worker, Limits(), kind=Kind.DOCUMENT)
+        if is_expected:
+            await worker.run(int)
+        batcher.start()
+        await batcher.submit([Sentence("x", 64)] * 64, SentenceOptions(1))
+        await batcher.stop()
+        worker.close()
+
+    asyncio.run(scenario())
+    assert batches == sizes
+
+
 def test_who_is_cancelled_leaves_the_queue(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
@@ -300,10 +322,12 @@ def test_a_batch_is_charged_for_its_own_seconds_only(monkeypatch: pytest.MonkeyP
             return [[Ranking(text)] for text in texts]
 
         limits = Limits(max_batch=1)
-        batcher = Batcher(compute, worker, limits, is_costly=True, on_batch=lambda _, seconds: calls.append(seconds))
+        batcher = Batcher(
+            compute, worker, limits, kind=Kind.DOCUMENT, on_batch=lambda _, seconds: calls.append(seconds)
+        )
         batcher.start()
         suspended = asyncio.create_task(batcher.submit([Sentence("long", 1)], SentenceOptions(1)))
-        while worker._costly_since is None:
+        while not worker._running:
             await asyncio.sleep(0)
         other = asyncio.create_task(worker.run(now.__setitem__, 0, 8.25))  # eight seconds of another's work
         await asyncio.sleep(0)

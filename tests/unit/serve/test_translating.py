@@ -9,7 +9,7 @@ from seq2seq.interface import Translation
 from seq2seq.serve.batching import Batcher
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.translating import TextTranslator, compute_with
-from seq2seq.serve.worker import Worker
+from seq2seq.serve.worker import Kind, Worker
 
 
 def translate(
@@ -18,17 +18,15 @@ def translate(
     async def all_of_it() -> list[list[str]]:
         worker, markup_worker = Worker(), Worker("markup")
         bounds = Limits(**{"max_delay": 0.001, "waiting_texts": 100, "waiting_chars": 10_000, **limits})
-        batcher, long_batcher = (Batcher(compute_with(translator), worker, bounds) for _ in range(2))
-        batcher.start()
-        long_batcher.start()
+        batchers = [Batcher(compute_with(translator), worker, bounds, kind=kind) for kind in Kind]
+        for batcher in batchers:
+            batcher.start()
         try:
-            text_translator = TextTranslator(
-                batcher, long_batcher, translator.count_subwords, markup_worker, ("en", "es"), bounds
-            )
+            text_translator = TextTranslator(batchers, translator.count_subwords, markup_worker, ("en", "es"), bounds)
             translated = await asyncio.wait_for(text_translator.translate(texts, n_best, is_html=is_html), 20)
             return [text.ranks for text in translated]
         finally:
-            await asyncio.gather(batcher.stop(), long_batcher.stop())
+            await asyncio.gather(*(batcher.stop() for batcher in batchers))
             worker.close()
             markup_worker.close()
 

@@ -1,6 +1,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from serving import until
 from seq2seq.serve import worker as worker_module
 from seq2seq.serve.batching import Batcher, Ranked, Ranking, Sentence, SentenceOptions
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.worker import Worker
+from seq2seq.serve.worker import Kind, Worker
 
 
 def test_a_batch_that_progresses_is_not_stuck():
@@ -67,19 +68,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def in_turn(clock: list[float], costly: Callable[[Worker, Callable[[str], None]], None], count: int) -> str:
-    """Have costly and six ordinary calls, twice as long, wait at the same time; the order in which they worked."""
+def in_turn(clock: list[float], kinds: str, work: Callable[[Worker, Callable[[], None]], None]) -> str:
+    """Have 24 calls of each of these kinds (s, d, l) wait at the same time; the order in which they worked."""
     order: list[str] = []
 
-    def work(name: str) -> None:
-        order.append(name)
-        clock[0] += 0.125 if name == "c" else 0.25
+    def step(letter: str) -> None:
+        order.append(letter)
+        clock[0] += 1 / 64
 
     async def scenario() -> None:
         worker, may_go = Worker(), threading.Event()
         calls: list[asyncio.Task[Any]] = [asyncio.create_task(worker.run(may_go.wait, 20))]
-        calls += [asyncio.create_task(worker.run(costly, worker, work, is_costly=True)) for _ in range(count)]
-        calls += [asyncio.create_task(worker.run(work, "o")) for _ in range(6)]
+        calls += [
+            asyncio.create_task(worker.run(work, worker, partial(step, letter), kind=Kind("sdl".index(letter))))
+            for letter in kinds
+            for _ in range(24)
+        ]
         await asyncio.sleep(0)  # all of them wait now
         may_go.set()
         async with asyncio.timeout(20):
@@ -90,14 +94,47 @@ def in_turn(clock: list[float], costly: Callable[[Worker, Callable[[str], None]]
     return "".join(order)
 
 
-def test_costly_calls_have_a_fifth_of_the_time_while_others_wait(clock: list[float]):
-    assert in_turn(clock, lambda worker, work: work("c"), 5) == "coocoocoocc"
+def one_step(worker: Worker, step: Callable[[], None]) -> None:
+    step()
 
 
-def test_others_go_first_wherever_a_costly_call_pauses(clock: list[float]):
-    def costly(worker: Worker, work: Callable[[str], None]) -> None:
-        for _ in range(5):
-            work("c")
-            worker.pause()
+def three_steps(worker: Worker, step: Callable[[], None]) -> None:
+    for _ in range(3):
+        step()
+        worker.pause()
 
-    assert in_turn(clock, costly, 1) == "coocoocoocc"
+
+@pytest.mark.parametrize("work", [one_step, three_steps])
+@pytest.mark.parametrize("kinds", ["sd", "ds", "sl", "lds"])
+def test_all_longer_calls_together_have_a_quarter_of_the_time_while_short_ones_wait(
+    clock: list[float], kinds: str, work: Callable[[Worker, Callable[[], None]], None]
+):
+    order = in_turn(clock, kinds, work)
+    both = order[: order.rindex("s") + 1]
+    assert len(both) - both.count("s") == pytest.approx(len(both) / 4, abs=3)
+    assert max(map(len, both.replace("s", " ").split())) <= 2  # no short call waits for long
+    assert {kind: both.count(kind) > 2 for kind in kinds} == dict.fromkeys(kinds, True)  # nothing starves
+
+
+def test_a_kind_saves_up_no_time_while_it_has_no_calls(clock: list[float]):
+    async def scenario() -> list[str]:
+        worker, order = Worker(), []
+
+        def step(letter: str) -> None:
+            order.append(letter)
+            clock[0] += 1 / 64
+
+        for _ in range(9):
+            await worker.run(step, "d", kind=Kind.DOCUMENT)
+        await worker.run(step, "s")
+        may_go = threading.Event()
+        calls: list[asyncio.Task[Any]] = [asyncio.create_task(worker.run(may_go.wait, 20, kind=Kind.LONG))]
+        calls += [asyncio.create_task(worker.run(step, "d", kind=Kind.DOCUMENT)) for _ in range(2)]
+        calls += [asyncio.create_task(worker.run(step, "s")) for _ in range(9)]
+        await asyncio.sleep(0)
+        may_go.set()
+        await asyncio.gather(*calls)
+        worker.close()
+        return order[10:]
+
+    assert "d" in asyncio.run(scenario())[:5]
