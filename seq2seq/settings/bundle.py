@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError, in_short
+from seq2seq.settings.checks import check_ranges, require
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 
@@ -22,6 +23,15 @@ SETTINGS = "bundle.json"  # config.json's name in an export for CTranslate2, whi
 ARCHITECTURE = "seq2seq-"  # prefix of config.json's architecture; ModelConfig.architecture has no prefix
 _MAX_CONFIG = 1_000_000  # bytes
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+_LANGUAGE = re.compile(r"[\w.@+-]{1,40}")
+_MOST = {  # of a bundle's search, since a bundle may be a stranger's, and the command line can change every setting
+    **dict.fromkeys(("beam", "mbr"), 100),
+    **dict.fromkeys(("min_length", "max_length_offset", "temperature", "diversity"), 1000),
+    **dict.fromkeys(("min_length_ratio", "max_length_ratio", "length_penalty", "repetition_penalty"), 10),
+    **dict.fromkeys(("no_repeat_ngram", "top_k", "batch_tokens"), 1_000_000),
+    "seed": 2**63 - 1,  # PyTorch's limit
+}
 
 C = TypeVar("C", ModelConfig, SearchConfig)
 
@@ -60,6 +70,13 @@ class BundleConfig:
     tgt_lang: str = "es"
     trained_length: int | None = None  # source tokens that 99 of 100 training pairs do not exceed; None: not known
     calibration: Calibration | None = None  # for confidences; None: the model has none
+
+    def __post_init__(self) -> None:
+        for key, code in (("src_lang", self.src_lang), ("tgt_lang", self.tgt_lang)):
+            is_code = _LANGUAGE.fullmatch(code) is not None
+            require(is_code, f"{key}={code!r:.60} is no language: give a code such as en or pt-BR")
+        check_ranges("search.", self.search, **{name: (-math.inf, most) for name, most in _MOST.items()})
+        check_ranges("", self, trained_length=(1, 1_000_000))
 
 
 def is_export(folder: Path) -> bool:
@@ -131,18 +148,19 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     for key, kind in types.items():
         if not isinstance(values.get(key), kind):
             raise UserError(f"{path} is damaged: {key}={values.get(key)!r:.80}, expected {kind.__name__}")
+    for key in ("trained_length", "source_vocab_size"):
+        value = values.get(key)
+        if value is not None and (type(value) is not int or value < 1):
+            raise UserError(f"{path} is damaged: {key}={value!r:.80}, expected a positive whole number")
+    languages, length = (values["src_lang"], values["tgt_lang"]), values.get("trained_length")
+    calibration = _read_calibration(path, values.get("calibration"))
     try:
         architecture = values["architecture"].removeprefix(ARCHITECTURE)
         model = config_from_plain(ModelConfig, {**values["model"], "architecture": architecture})
         search = config_from_plain(SearchConfig, _without_retired(values["search"]))
+        return values, BundleConfig(model, search, *languages, length, calibration)
     except UserError as error:
         raise UserError(f"{path} is damaged: {in_short(error)}") from error
-    for key in ("trained_length", "source_vocab_size"):
-        value = values.get(key)
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise UserError(f"{path} is damaged: {key}={value!r:.80}, expected a positive whole number")
-    languages, length = (values["src_lang"], values["tgt_lang"]), values.get("trained_length")
-    return values, BundleConfig(model, search, *languages, length, _read_calibration(path, values.get("calibration")))
 
 
 def _read_calibration(path: Path, values: object) -> Calibration | None:

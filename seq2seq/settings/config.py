@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from seq2seq.settings.bundle import BundleConfig
 from seq2seq.settings.checks import check_ranges, require
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.model import ModelConfig
@@ -51,6 +52,7 @@ class Config:
             "training.lora_rank adapts queries and keys separately, but model.relevance=shared has one projection for "
             "both: leave one out",
         )
+        BundleConfig(self.model, self.search, self.data.src_lang, self.data.tgt_lang)  # refuses what no bundle may have
         check_ranges("", self, seed=(0, 2**32 - 1))  # NumPy's limits
         require(self.resume != AUTO or self.name is not None, "resume=auto finds a run by its name: give name=")
         require(

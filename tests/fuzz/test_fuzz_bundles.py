@@ -25,7 +25,7 @@ EXAMPLES = max(settings().max_examples // 4, 8)  # each translates
 LASTING = settings(LASTING, max_examples=EXAMPLES)
 
 FILES = ("config.json", "model.safetensors", "tokenizer.model")
-NUMBERS = (0, 1, -1, 2, 3, 4, 7, 1000, 2**31, 10**30, 0.5, 1e300, float("nan"), float("inf"))
+NUMBERS = (0, 1, -1, 2, 3, 4, 7, 1000, 10**5, 2**31, 10**30, 0.5, 1e300, float("nan"), float("inf"))
 STYLES = ("none", "rotary", "rmsnorm", "pre", "swiglu", "shared", "seq2seq-recurrent")
 WORDS = ("", "auto", "${oc.env:HOME}", "../x", "\n", "\x1b[31m", "\ud800", "x" * 999, *STYLES)
 ODD = st.none() | st.booleans() | st.sampled_from((*NUMBERS, *WORDS)) | st.lists(st.just(1), max_size=1)
@@ -58,7 +58,8 @@ def check(folder: Path, genuine: dict[str, bytes], watched_files: Callable[[], A
             require_one_line(refusal, folder / "model")
         for translator in loaded:
             (line,) = translator.translate(["The cat drank."], beam=2, max_length=3, mbr=0, groups=1)
-            assert "\n" not in line
+            assert line.isprintable()
+            assert "".join([translator.src_lang, translator.tgt_lang]).isprintable()
         assert {name: (folder / "model" / name).read_bytes() for name in FILES} == files
 
     return check

@@ -65,6 +65,13 @@ def test_a_pickle_instead_of_a_file_is_refused_unrun(forged: Path, tmp_path: Pat
         *[("model.d_model", 10**30), ("model.d_model", -2), ("model.num_decoder_layers", 10**9)],
         *[("search.beam", 10**9), ("model._target_", "os.system"), ("search._target_", "os.system")],
         ("model", {"d_model": {"$ref": "x"}}),
+        *[("search.min_length", 10**5), ("search.max_length_offset", 10**5), ("search.max_length_ratio", 1000.0)],
+        *[("search.length_penalty", 1e300), ("search.repetition_penalty", 1e300), ("search.mbr", 10_000)],
+        *[("search.temperature", 1e300), ("search.diversity", 1e300), ("search.batch_tokens", 10**9)],
+        *[("search.seed", 10**30), ("search.top_k", 10**30), ("search.no_repeat_ngram", 10**30)],
+        *[("search.length_penalty", float("nan")), ("search.top_p", float("inf")), ("search.beam", "5e9")],
+        *[("trained_length", 10**30), ("trained_length", True), ("calibration", {"bias": float("nan")})],
+        *[("src_lang", "\x1b]0;x\x07"), ("tgt_lang", "e\u202es"), ("src_lang", ""), ("tgt_lang", "x" * 999)],
     ],
 )
 def test_absurd_and_executable_settings_are_refused(forged: Path, key: str, value: object) -> None:
