@@ -1,5 +1,7 @@
 """The exceptions for mistakes that a user can correct, and the meaning of other exceptions; knows nothing else."""
 
+_JOINERS = "\u200c\u200d"  # emoji, Persian and Indic scripts are spelt with them
+
 
 class UserError(ValueError):
     """A caller's mistake, described in one line: what is wrong, the value found, and how to correct it."""
@@ -13,13 +15,18 @@ class StoppedError(UserError):
     """The user or the system ended a run by Ctrl-C or a signal; the message says what the run has saved."""
 
 
+def printable(text: str) -> str:
+    """Return a line with question marks in place of characters that a terminal would obey, or that it cannot show."""
+    return "".join(character if character.isprintable() or character in _JOINERS else "?" for character in text)
+
+
 def in_short(told: object) -> str:
     """Return the text of an error or value in one line of at most 200 characters; of an error without text, its class.
 
     Characters that a terminal would obey, such as escape sequences, become question marks.
     """
     text = str(told) or (type(told).__name__ if isinstance(told, BaseException) else "")
-    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))[:200]
+    return printable(" ".join(text.split()))[:200]
 
 
 _NO_MEMORY = (  # PyTorch's allocators; cuBLAS and cuDNN, which have no exception of their own

@@ -23,7 +23,7 @@ from seq2seq.cli import (
     shortlist,
     translate,
 )
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, printable
 
 INTERRUPTED = 130  # exit status after Ctrl-C; Typer exits with it instead of raising the exception
 
@@ -70,7 +70,7 @@ def main(application: typer.Typer = app) -> None:
     except UserError as error:
         if "--debug" in itertools.takewhile(lambda argument: argument != "--", sys.argv[1:]):
             raise
-        sys.exit("error: " + " ".join(str(error).split()))
+        sys.exit("error: " + printable(" ".join(str(error).split())))
     except SystemExit as error:
         if error.code == INTERRUPTED:
             print("error: interrupted", file=sys.stderr)
@@ -88,4 +88,5 @@ class _OneLine(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
-        print(f"{record.levelname.lower()}: {record.getMessage().rstrip()}\n{trace}", end="", file=sys.stderr)
+        message = printable(" ".join(record.getMessage().split()))
+        print(f"{record.levelname.lower()}: {message}\n{trace}", end="", file=sys.stderr)

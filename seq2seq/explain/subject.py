@@ -4,7 +4,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from seq2seq.engine import Engine
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, printable
 from seq2seq.interface import SearchRequest
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.search import SearchConfig
@@ -83,7 +83,7 @@ def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
 
 def words_of(ids: Sequence[int], tokenizer: Tokenizer, marks: Set[int]) -> list[Word]:
     """Return the words that the subwords form; each position in marks is a start or end mark and its own word."""
-    tokens = tokenizer.tokens(ids)
+    tokens = [printable(token) for token in tokenizer.tokens(ids)]  # which may be a stranger's
     inner = [position for position in range(len(ids)) if position not in marks]
     groups: dict[int, list[int]] = {}
     for position, word in zip(inner, word_of_subwords([tokens[position] for position in inner]), strict=True):

@@ -6,6 +6,7 @@ import unicodedata
 # C0 and C1 controls that are not white space, soft hyphen, zero-width space, direction marks, word joiner and byte
 # order mark. The zero-width joiners stay: emoji, Persian and Indic scripts are spelt with them.
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")  # of these, those that a terminal would obey
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character: Python turns undecodable bytes into surrogates
 _SPACE_MARK = "\u2581"  # SentencePiece writes a space as this character, so text must not contain it
 

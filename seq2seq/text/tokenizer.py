@@ -12,7 +12,7 @@ import sentencepiece
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
-from seq2seq.text.normalise import normalise, one_line, replace_surrogates
+from seq2seq.text.normalise import CONTROLS, normalise, one_line, replace_surrogates
 from seq2seq.text.subword_sampling import Sampler
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -182,7 +182,7 @@ class Tokenizer:
             texts = [self._processor.decode([int(i) for i in row if i not in SPECIAL_IDS]) for row in ids]
             return [normalise(text) for text in texts]
         rows = ([self._subwords[i] for i in row if i not in (PAD, UNK, EOS)] for row in ids)  # 2 may be no special id
-        return [one_line(self._processor.decode_pieces(row).replace("▁", " ")) for row in rows]
+        return [one_line(CONTROLS.sub("", self._processor.decode_pieces(row)).replace("▁", " ")) for row in rows]
 
     def rarities(self, words: Sequence[str]) -> list[tuple[int, float]]:
         """Return how rare each word is: the number of its subwords, then a single subword's score, negated."""

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from seq2seq.cli import main
 from seq2seq.documents.keeping import translate_texts
+from seq2seq.errors import UserError
 from seq2seq.extras import install_command
 from seq2seq.serve.app import create_app
 from seq2seq.serve.service import Service
@@ -107,6 +108,23 @@ def test_the_log_says_where_a_request_failed(monkeypatch: pytest.MonkeyPatch, ca
     assert lines[0] == "error: Exception in ASGI application"
     assert lines[1].startswith("Traceback")
     assert lines[-1] == "RuntimeError: the model broke"
+
+
+def test_no_message_has_characters_that_a_terminal_obeys(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    application = typer.Typer()
+
+    @application.command()
+    def command() -> None:
+        logging.getLogger("seq2seq").warning("odd\n%s", "\x1b[2J\u202e")
+        raise UserError("en\x9b\x1b]0;x\x07 👩\u200d🔬")
+
+    monkeypatch.setattr(sys, "argv", ["seq2seq"])
+    with pytest.raises(SystemExit) as left:
+        main(application)
+    assert left.value.code == "error: en??]0;x? 👩\u200d🔬"
+    assert capsys.readouterr().err == "warning: odd ?[2J?\n"
 
 
 def test_without_the_packages_it_says_what_to_install(serve: Any, monkeypatch: pytest.MonkeyPatch):

@@ -118,6 +118,12 @@ def test_a_piece_without_text_is_shown_as_a_piece(golden):
     assert words_of([BOS, UNK, EOS], golden.tokenizer.target, {0, 2}) == marks
 
 
+def test_a_piece_of_control_characters_is_shown_without_them(golden, monkeypatch):
+    tokenizer = golden.tokenizer.target
+    monkeypatch.setattr(tokenizer, "tokens", lambda ids: ["\x1b[2J\x9b"])
+    assert words_of([UNK], tokenizer, set()) == [Word("?[2J?", [0])]
+
+
 def test_over_words_sums_over_keys_and_averages_over_queries():
     weights = torch.tensor([[[0.1, 0.2, 0.7], [0.5, 0.3, 0.2], [1.0, 0.0, 0.0]]])
     asking = [Word("a", [0, 1]), Word("b", [2])]

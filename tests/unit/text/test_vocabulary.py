@@ -67,6 +67,12 @@ def imported(is_shared: bool) -> Tokenizers:
     return Tokenizers(source, target, is_shared, start=PAD, unproducible=(PAD, 9), renormalises=True)
 
 
+def test_an_imported_subword_puts_no_control_characters_into_a_translation():
+    subwords = ["<pad>", "<unk>", "▁caf\x1b[2J", "</s>", "é\x9b1m\x7f\u200d\xad"]
+    tokenizer = Tokenizer(marian_models()[0], "a", {subword: number for number, subword in enumerate(subwords)})
+    assert tokenizer.decode([[2, 4]]) == ["caf[2Jé1m\u200d\xad"]
+
+
 @pytest.mark.parametrize("kind", ["joint", "pair", "imported", "imported pair"])
 def test_a_folder_keeps_them(tmp_path: Path, kind: str):
     tokenizers = imported(kind == "imported") if kind.startswith("imported") else learned(joint=kind == "joint")
