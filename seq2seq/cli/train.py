@@ -44,6 +44,7 @@ _NAMED = ("model", "tokenizer", "training", "search")  # sections whose choices 
 
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # threads that spin longer stall on a busy machine
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a process that ended is one line, without PyTorch's stack
 if not os.environ.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}:
     os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"  # a GPU's memory gets fewer gaps; read as CUDA starts
 
@@ -117,7 +118,7 @@ def train_one(cfg: DictConfig) -> float | None:
     if config.resume not in (None, AUTO) and find_existing(config, runs):
         return keep_run(config, runs, overrides)
     from seq2seq.training.finetune import start_from_bundle
-    from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank
+    from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank, share_folder
     from seq2seq.training.run import train
     from seq2seq.training.run_folder import prepare_folder
 
@@ -126,7 +127,8 @@ def train_one(cfg: DictConfig) -> float | None:
     keep_freed_memory()
     config.trainer.precision = choose_precision(config.trainer)  # saved, so that a resumed run keeps it
     if config.init is not None and config.resume in (None, AUTO):
-        config.init = imported(config.init, config.data.cache, f"init={config.init}")
+        source = config.init
+        config.init = str(share_folder("init", lambda: Path(imported(source, config.data.cache, f"init={source}"))))
         config = start_from_bundle(config, overrides)
         named |= {"model", "tokenizer"}  # init= sets them
     if config.resume == AUTO and find_existing(config, runs):

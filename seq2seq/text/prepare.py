@@ -48,6 +48,20 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | Non
             does not fit the text; or the cache cannot be read or written.
         UnfinishedError: a worker process died.
     """
+    return open_prepared(data, prepare_folder(data, tokenizer, workers))
+
+
+def open_prepared(data: DataConfig, folder: Path) -> PreparedData:
+    """Open the folder that `prepare_folder` returned; its files are not checked."""
+    return load_prepared(folder, [corpus.name for corpus in open_splits(data)["train"]])
+
+
+def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | None = None) -> Path:
+    """Prepare text as `prepare` does, or check the result in the cache; return the folder.
+
+    Raises:
+        UserError: for the reasons of `prepare`.
+    """
     splits = find_splits(data)
     check_weights([corpus.name for corpus in splits.train], data.weights)
     digests = _digest_inputs(splits, tokenizer)
@@ -61,7 +75,7 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | Non
 
     folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, splits, digests), build)
     logger.info("prepared text: %s", folder)
-    return load_prepared(folder, [corpus.name for corpus in splits.train])
+    return folder
 
 
 def _digest_inputs(splits: Splits, tokenizer: TokenizerConfig) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """The devices and processes of a run, and decisions that they share before Lightning connects them."""
 
 import atexit
+import json
 import logging
 import os
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
@@ -12,13 +14,15 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_only
 
+from seq2seq.cache import identity_of
 from seq2seq.errors import UserError
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.early_checks import NO_GPU
 
 log = logging.getLogger(__name__)
-PATIENCE = timedelta(minutes=10)  # to wait for another process; the first may measure its device's memory
+PATIENCE = timedelta(minutes=10)  # to wait for another process
+_PREPARATION = timedelta(days=7)  # to wait for the first process while it prepares text
 
 
 def rank() -> int:
@@ -94,14 +98,32 @@ def check_processes(config: TrainerConfig, is_sweep: bool = False) -> None:
         )
 
 
+def share_folder(key: str, make: Callable[[], Path]) -> Path:
+    """Return the folder of the cache that the first process makes or checks, for all processes that see the folder.
+
+    A process that does not see it, such as one on a machine with a cache of its own, makes or checks its own folder.
+
+    Raises:
+        UserError: for the reasons of `make` and `agree`.
+    """
+
+    def decide() -> str:
+        folder = make()
+        return json.dumps([str(folder), identity_of(folder)])
+
+    folder, identity = json.loads(agree(key, decide))
+    return Path(folder) if rank() == 0 or (identity and identity == identity_of(Path(folder))) else make()
+
+
 def agree(key: str, decide: Callable[[], str]) -> str:
     """Return the first process's decision in every process.
 
     Processes that Lightning starts read the decision from their environment. Processes that torchrun or SLURM started
-    form the group in which they will train, and the first one broadcasts the decision.
+    form the group in which they will train, and the first one broadcasts the decision. The others wait for it as long
+    as the first one lives.
 
     Raises:
-        UserError: the first process could not decide, or cannot be reached.
+        UserError: the first process could not decide, has died, or cannot be reached.
     """
     ranks = _started_together()
     if ranks == 1:
@@ -112,19 +134,21 @@ def agree(key: str, decide: Callable[[], str]) -> str:
             raise UserError("this process does not know the first one: start several nodes by torchrun or SLURM")
         return os.environ[variable]
     decided, failure = [""], None
-    if rank() == 0:
-        try:
-            decided = [decide()]
-        except Exception as error:
-            failure = error
     try:
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group(_backend(), rank=rank(), world_size=ranks, timeout=PATIENCE)
-        torch.distributed.broadcast_object_list(decided, device=torch.device("cpu"))
+        group = torch.distributed.new_group(timeout=_PREPARATION, backend="gloo")
+        if rank() == 0:
+            try:
+                decided = [decide()]
+            except Exception as error:
+                failure = error
+        torch.distributed.broadcast_object_list(decided, device=torch.device("cpu"), group=group)
+        torch.distributed.destroy_process_group(group)
     except RuntimeError as error:
         raise failure or UserError(
-            f"the {ranks} processes did not find each other at {os.environ['MASTER_ADDR']}, port "
-            f"{os.environ['MASTER_PORT']}, in {PATIENCE}: are all of them running?"
+            f"the {ranks} processes are not connected: one has ended, or did not start within {PATIENCE} "
+            f"and find {os.environ['MASTER_ADDR']}, port {os.environ['MASTER_PORT']}"
         ) from error
     if failure:
         raise failure

@@ -20,8 +20,7 @@ from seq2seq.settings.data import cache_root
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.filters import drop_table
 from seq2seq.text.loading import mixture_table, training_feed, validation_loaders
-from seq2seq.text.prepare import corpus_digests
-from seq2seq.text.prepare import prepare as prepare_text
+from seq2seq.text.prepare import corpus_digests, open_prepared, prepare_folder
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.baseline import is_fine_tuning, read_baseline
 from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
@@ -32,7 +31,7 @@ from seq2seq.training.computation import recompute_layers
 from seq2seq.training.early_checks import is_done
 from seq2seq.training.finetune import count_trained, make_model
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.processes import choose_precision, rank
+from seq2seq.training.processes import choose_precision, rank, share_folder
 from seq2seq.training.report import summary_table
 from seq2seq.training.run_files import best_value
 from seq2seq.training.run_folder import point_latest
@@ -55,7 +54,8 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
         logging.getLogger("seq2seq").setLevel(logging.WARNING)  # the first process logs
     L.seed_everything(config.seed, verbose=False)
     console = Console(stderr=True, quiet=rank() > 0)
-    data = prepare_text(config.data, config.tokenizer)
+    text = share_folder("text", lambda: prepare_folder(config.data, config.tokenizer))
+    data = open_prepared(config.data, text)
     note_run(data.folder, folder)
     if config.init is not None and Path(config.init).parent == cache_root(config.data.cache).resolve():
         note_run(Path(config.init), folder)  # an imported model
@@ -69,7 +69,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     ruled, updates_per_epoch = settle_numbers(config, folder, data)
     if checkpoint is not None and is_done(config, folder):  # again: max_steps is a number now
         return best_value(folder, config.training.monitor)
-    record = describe_run(config, corpus_digests(config.data))
+    record = describe_run(config, corpus_digests(config.data) if rank() == 0 else {})  # process 0 writes it
     module = make_module(config, data, resumed=checkpoint is not None)
     trained = count_trained(module)
     trainer = make_trainer(config, folder, data, record, updates_per_epoch)
