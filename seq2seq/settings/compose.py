@@ -40,6 +40,8 @@ def home() -> Path:
 
 def register_schema() -> None:
     """Register the types of settings with Hydra, so that Hydra refuses an unknown key or a wrong type."""
+    # of conf/hydra/launcher/slurm.yaml
+    OmegaConf.register_new_resolver("or_one", lambda value: 1 if value == AUTO else value, replace=True)
     schema = OmegaConf.structured(Config)
     for mapping in (schema.data.weights, schema.data.hub_splits):
         OmegaConf.set_struct(mapping, False)  # the user chooses their keys

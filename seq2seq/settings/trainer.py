@@ -17,7 +17,7 @@ class TrainerConfig:
     # devices on each node, each with the whole model and a share of each batch (DistributedDataParallel);
     # auto: all GPUs, or one per process that torchrun or SLURM started
     devices: IntOrAuto = 1
-    num_nodes: int = 1  # machines that train together
+    num_nodes: IntOrAuto = 1  # machines that train together; auto: as torchrun or SLURM started them
     precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16-mixed if the device multiplies bf16 fast
     compile: bool = False  # compile the model with torch.compile; this takes minutes at the start
     # updates of the run; auto: 9 · √(positions of the text · 1024 / positions of an update)

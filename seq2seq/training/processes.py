@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
@@ -16,6 +17,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from seq2seq.cache import identity_of
 from seq2seq.errors import UserError
+from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.early_checks import NO_GPU
@@ -23,6 +25,46 @@ from seq2seq.training.early_checks import NO_GPU
 log = logging.getLogger(__name__)
 PATIENCE = timedelta(minutes=10)  # to wait for another process
 _PREPARATION = timedelta(days=7)  # to wait for the first process while it prepares text
+
+
+class Launch(NamedTuple):
+    """Processes that were started together."""
+
+    by: str
+    processes: int
+    nodes: int  # each with as many processes; 0: a script did not say so
+
+    def count_nodes(self, devices: IntOrAuto) -> int:
+        """Return the number of nodes, given trainer.devices."""
+        return self.nodes or (1 if devices == AUTO else max(1, self.processes // devices))
+
+
+def find_launch() -> Launch | None:
+    """Return the processes that torchrun, SLURM or a script started for a run; None: Lightning starts the others.
+
+    Raises:
+        UserError: the environment lacks the first process's address, or nodes have different numbers of processes.
+    """
+    known, by = os.environ, "torchrun" if TorchElasticEnvironment.detect() else "a script"
+    if by != "torchrun" and SLURMEnvironment.detect():
+        by, processes, nodes = "SLURM", int(known["SLURM_NTASKS"]), int(known.get("SLURM_NNODES", 1))
+        on_this = known.get("SLURM_NTASKS_PER_NODE")
+    elif {"RANK", "WORLD_SIZE"} <= known.keys():
+        processes, nodes = int(known["WORLD_SIZE"]), int(known.get("GROUP_WORLD_SIZE", 0))
+        on_this = known.get("LOCAL_WORLD_SIZE")
+        for name in {"MASTER_ADDR", "MASTER_PORT"} - known.keys():
+            raise UserError(f"RANK and WORLD_SIZE are set, but not {name}: set it, or start the processes by torchrun")
+    else:
+        return None
+    if processes > 1 and nodes and on_this != f"{processes / nodes:g}":
+        raise UserError(
+            f"{by} started {processes} processes on {nodes} nodes, {on_this or 'an unknown number'} on this one: start "
+            "as many on each, by srun --ntasks-per-node=N or torchrun --nproc-per-node N"
+        )
+    if by == "SLURM":
+        slurm = SLURMEnvironment(auto_requeue=False)
+        known["MASTER_ADDR"], known["MASTER_PORT"] = slurm.main_address, str(slurm.main_port)
+    return Launch(by, processes, nodes)
 
 
 def rank() -> int:
@@ -36,21 +78,25 @@ def uses_gpu(config: TrainerConfig) -> bool:
 
 
 def choose_devices(config: TrainerConfig, *, is_resumed: bool = False) -> None:
-    """Replace trainer.devices=auto by a number: all GPUs, or the number of started processes.
+    """Replace trainer.num_nodes=auto and trainer.devices=auto by numbers: those of started processes, or all GPUs.
 
     Raises:
-        UserError: there are fewer GPUs than trainer.devices, or none.
+        UserError: there are fewer GPUs than trainer.devices, or none; or for the reasons of `find_launch`.
     """
     gpus = 0 if config.accelerator == "cpu" else torch.cuda.device_count()
     if config.accelerator == "gpu" and gpus == 0:
         raise UserError(NO_GPU)
     if config.accelerator == "auto" and not gpus and torch.backends.mps.is_available():
         log.info("trainer=auto takes the CPU: training on Apple's GPU is not supported")
+    launch = find_launch()
+    if config.num_nodes == AUTO:
+        config.num_nodes = launch.count_nodes(config.devices) if launch else 1
     if config.devices == AUTO:
-        started = _started_together()
-        config.devices = max(1, started // config.num_nodes if started > 1 else gpus)
+        config.devices = max(1, launch.processes // config.num_nodes if launch else gpus)
     if gpus and config.devices > gpus:
         advice = f"set trainer.devices={gpus}" if is_resumed else "leave it out to take them all"
+        if launch:
+            advice = f"start {gpus} processes on each machine, or let each process see all GPUs of its machine"
         raise UserError(f"trainer.devices={config.devices} but this machine has {gpus} GPUs: {advice}")
 
 
@@ -83,15 +129,23 @@ def check_processes(config: TrainerConfig, is_sweep: bool = False) -> None:
     """Compare the processes that were started with the devices in the settings.
 
     Raises:
-        UserError: the numbers differ, or each run of a sweep would start further processes.
+        UserError: the numbers differ, several nodes have no launcher, or a sweep's runs would start further processes.
     """
-    found, wanted = _started_together(), config.devices * config.num_nodes
-    if found > 1 and found != wanted:
+    launch, devices, nodes = find_launch(), config.devices, config.num_nodes
+    wanted = devices * nodes
+    if launch and (launch.processes != wanted or launch.nodes not in (0, nodes)):
+        started = launch.count_nodes(devices)
         raise UserError(
-            f"{found} processes were started, but trainer.devices={config.devices} × trainer.num_nodes="
-            f"{config.num_nodes} is {wanted}: set trainer.devices to the processes on each node"
+            f"{launch.processes} processes were started, but trainer.devices={devices} × trainer.num_nodes={nodes} is "
+            f"{wanted}: set trainer.devices={launch.processes // started} trainer.num_nodes={started}, as {launch.by} "
+            f"started them, or start {devices} on each of {nodes} nodes"
         )
-    if is_sweep and wanted > 1 and found == 1:
+    if not launch and nodes > 1:
+        raise UserError(
+            f"trainer.num_nodes={nodes}, but neither torchrun nor srun started this process: run torchrun --nnodes "
+            f"{nodes} --nproc-per-node {devices} --rdzv-backend c10d --rdzv-endpoint HOST:29400 train.py … on each node"
+        )
+    if is_sweep and wanted > 1 and not launch:
         raise UserError(
             f"a sweep cannot start {wanted} processes for each of its runs: start them all at once, as "
             f"torchrun --nproc-per-node {config.devices} train.py --multirun …, or sweep with trainer.devices=1"
@@ -125,8 +179,8 @@ def agree(key: str, decide: Callable[[], str]) -> str:
     Raises:
         UserError: the first process could not decide, has died, or cannot be reached.
     """
-    ranks = _started_together()
-    if ranks == 1:
+    launch = find_launch()
+    if launch is None or launch.processes == 1:
         variable = f"SEQ2SEQ_{key.upper()}"
         if rank() == 0:
             os.environ[variable] = decide()
@@ -136,8 +190,8 @@ def agree(key: str, decide: Callable[[], str]) -> str:
     decided, failure = [""], None
     try:
         if not torch.distributed.is_initialized():
-            torch.distributed.init_process_group(_backend(), rank=rank(), world_size=ranks, timeout=PATIENCE)
-        group = torch.distributed.new_group(timeout=_PREPARATION, backend="gloo")
+            torch.distributed.init_process_group(_backend(), rank=rank(), world_size=launch.processes, timeout=PATIENCE)
+        group: Any = torch.distributed.new_group(timeout=_PREPARATION, backend="gloo")
         if rank() == 0:
             try:
                 decided = [decide()]
@@ -147,7 +201,7 @@ def agree(key: str, decide: Callable[[], str]) -> str:
         torch.distributed.destroy_process_group(group)
     except RuntimeError as error:
         raise failure or UserError(
-            f"the {ranks} processes are not connected: one has ended, or did not start within {PATIENCE} "
+            f"the {launch.processes} processes are not connected: one has ended, or did not start within {PATIENCE} "
             f"and find {os.environ['MASTER_ADDR']}, port {os.environ['MASTER_PORT']}"
         ) from error
     if failure:
@@ -173,14 +227,3 @@ def _backend() -> str:
 def _disconnect() -> None:
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
-
-
-def _started_together() -> int:
-    """Return the number of processes that torchrun, SLURM or a script started; 1 if Lightning starts the others."""
-    if not TorchElasticEnvironment.detect() and SLURMEnvironment.detect():
-        slurm = SLURMEnvironment(auto_requeue=False)
-        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = slurm.main_address, str(slurm.main_port)
-        return slurm.world_size()
-    if {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
-        return int(os.environ.get("WORLD_SIZE", "1"))
-    return 1

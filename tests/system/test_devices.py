@@ -108,13 +108,13 @@ def test_two_processes_of_torchrun_train_like_one_and_agree_on_a_name(workdir: P
     require_equal(single, run)
 
 
-def test_two_tasks_of_slurm_that_accumulate_train_like_one_that_accumulates_more(workdir: Path, single: Path) -> None:
+def test_two_nodes_of_slurm_that_accumulate_train_like_one_that_accumulates_more(workdir: Path, single: Path) -> None:
     common = {
-        "SLURM_JOB_ID": "41", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2",
-        "SLURM_NNODES": "1", "SLURM_NODEID": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+        "SLURM_JOB_ID": "41", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "1",
+        "SLURM_NNODES": "2", "SLURM_LOCALID": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
     }  # fmt: skip
-    command = [sys.executable, *program("name=slurm", "training.accumulate=2", *TWO)]
-    finish(*(start(command, workdir, **common, SLURM_PROCID=rank, SLURM_LOCALID=rank) for rank in "01"))
+    command = [sys.executable, *program("name=slurm", "training.accumulate=2")]  # trainer.num_nodes is SLURM's
+    finish(*(start(command, workdir, **common, SLURM_PROCID=rank, SLURM_NODEID=rank) for rank in "01"))
     require_equal(single, workdir / "runs" / "slurm")
 
 
@@ -143,3 +143,15 @@ def test_a_sweep_of_several_devices_is_refused_before_it_begins(workdir: Path, l
     result = launcher.train("--multirun", *SETTINGS, "name=many", *TWO, cwd=workdir)
     fails_in_one_line(result, "error: a sweep cannot start 2 processes for each of its runs")
     assert not (workdir / "runs" / "many").exists()
+
+
+def test_one_process_of_torchrun_for_two_devices_is_refused_before_any_text_is_prepared(
+    workdir: Path, launcher: Launcher
+) -> None:
+    one = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "1"}
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "SEQ2SEQ_CACHE": str(workdir / "unused")}
+    result = launcher.train(*SETTINGS, "name=one", *TWO, cwd=workdir, **one, **address)
+    fails_in_one_line(
+        result, "1 processes were started, but .*: set trainer.devices=1 trainer.num_nodes=1, as torchrun"
+    )
+    assert not (workdir / "unused").exists()

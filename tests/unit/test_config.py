@@ -102,13 +102,14 @@ def test_a_time_limit_is_days_hours_minutes_seconds() -> None:
     assert TrainerConfig(max_time="01:02:03:04").duration() == timedelta(days=1, hours=2, minutes=3, seconds=4)
 
 
-def test_the_launcher_for_clusters_starts_one_process_for_each_device() -> None:
+@pytest.mark.parametrize(("named", "nodes"), [(["trainer.num_nodes=3"], 3), ([], 1)])
+def test_the_launcher_for_clusters_starts_one_process_for_each_device(named: list[str], nodes: int) -> None:
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="the extra `slurm` is not installed")
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        overrides = ["hydra/launcher=slurm", "trainer=ddp", "trainer.devices=4", "trainer.num_nodes=3"]
+        overrides = ["hydra/launcher=slurm", "trainer=ddp", "trainer.devices=4", *named]
         cfg = compose("config", overrides=overrides, return_hydra_config=True)
     launcher = cfg.hydra.launcher
-    assert (launcher.nodes, launcher.tasks_per_node, launcher.gpus_per_node) == (3, 4, 4)
+    assert (launcher.nodes, launcher.tasks_per_node, launcher.gpus_per_node) == (nodes, 4, 4)
     assert launcher._target_.endswith("SlurmLauncher")
     assert launcher.submitit_folder == "runs/.submitit/%j"
 

@@ -9,7 +9,10 @@ from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training import processes
 from seq2seq.training.processes import agree, check_processes, choose_devices, uses_gpu
 
-LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS", "SEQ2SEQ_COLOUR")
+LAUNCHER = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_NTASKS_PER_NODE", "SEQ2SEQ_COLOUR",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -19,28 +22,89 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable)
 
 
-def start(monkeypatch: pytest.MonkeyPatch, processes: int, *, by_slurm: bool = False) -> None:
-    """Set the variables of torchrun's or SLURM's processes."""
-    torchrun = {"RANK": "0", "WORLD_SIZE": f"{processes}", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    slurm = {"SLURM_NTASKS": f"{processes}", "SLURM_NTASKS_PER_NODE": f"{processes}", "SLURM_JOB_NAME": "train"}
-    for name, value in (slurm | {"SLURM_JOB_ID": "7"} if by_slurm else torchrun).items():
-        monkeypatch.setenv(name, value)
+def start(monkeypatch: pytest.MonkeyPatch, by: str, nodes: int, on_each: int) -> None:
+    """Set the variables of torchrun's or SLURM's processes, or of a script's, which does not tell the nodes."""
+    total = nodes * on_each
+    script = {"RANK": 0, "WORLD_SIZE": total, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 1}
+    torchrun = script | {"TORCHELASTIC_RUN_ID": "7", "LOCAL_WORLD_SIZE": on_each, "GROUP_WORLD_SIZE": nodes}
+    slurm = {"SLURM_NTASKS": total, "SLURM_NTASKS_PER_NODE": on_each, "SLURM_NNODES": nodes}
+    slurm |= {"SLURM_JOB_NAME": "train", "SLURM_JOB_ID": 7}
+    for name, value in {"torchrun": torchrun, "SLURM": slurm, "a script": script}[by].items():
+        monkeypatch.setenv(name, str(value))
 
 
-def test_processes_and_devices_have_to_be_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_processes(TrainerConfig(devices=4))  # Lightning starts the others
-    start(monkeypatch, 2)
-    check_processes(TrainerConfig(devices=2))
-    check_processes(TrainerConfig(devices=1, num_nodes=2))
-    with pytest.raises(UserError, match=r"2 processes were started, but trainer.devices=1 × trainer.num_nodes=1 is 1"):
-        check_processes(TrainerConfig(devices=1))
+@pytest.mark.parametrize("by", ["torchrun", "SLURM", "a script"])
+@pytest.mark.parametrize(
+    ("nodes", "on_each", "settings", "expected"),
+    [
+        (1, 1, {}, (1, 1)),
+        (1, 1, {"devices": AUTO}, (1, 1)),
+        (1, 4, {"devices": AUTO}, (4, 1)),
+        (2, 3, {"devices": 3}, (3, 2)),
+        (2, 3, {"devices": AUTO, "num_nodes": 2}, (3, 2)),
+        (1, 1, {"devices": 2}, "1 processes were started, but trainer.devices=2 × trainer.num_nodes=1 is 2: "
+         "set trainer.devices=1 trainer.num_nodes=1"),
+        (1, 2, {"devices": 1, "num_nodes": 1}, r"2 processes were started, but .* is 1: set trainer.devices="),
+        (2, 2, {"devices": 2, "num_nodes": 1}, "devices=2 trainer.num_nodes=2, as .* started them, or start 2 on"),
+        (2, 2, {"devices": 2, "num_nodes": 3}, "trainer.num_nodes=3 is 6: set trainer.devices=2 trainer.num_nodes=2"),
+    ],
+)  # fmt: skip
+def test_the_processes_that_were_started_decide_or_are_named(
+    monkeypatch: pytest.MonkeyPatch, by: str, nodes: int, on_each: int, settings: dict[str, Any], expected: Any
+) -> None:
+    start(monkeypatch, by, nodes, on_each)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    config = TrainerConfig(**{"num_nodes": AUTO} | settings)
+    choose_devices(config)
+    if isinstance(expected, tuple):
+        check_processes(config)
+        assert (config.devices, config.num_nodes) == expected
+    else:
+        with pytest.raises(UserError, match=expected):
+            check_processes(config)
 
 
-def test_slurms_tasks_count_as_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    start(monkeypatch, 3, by_slurm=True)
-    check_processes(TrainerConfig(devices=3))
-    with pytest.raises(UserError, match=r"3 processes were started, but trainer.devices=2"):
+def test_the_nodes_must_be_those_of_the_launcher_even_if_the_product_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    start(monkeypatch, "torchrun", 2, 1)
+    with pytest.raises(UserError, match=r"is 2: set trainer.devices=1 trainer.num_nodes=2, as torchrun started them"):
         check_processes(TrainerConfig(devices=2))
+
+
+@pytest.mark.parametrize(
+    ("by", "changes", "message"),
+    [
+        (
+            "SLURM",
+            {"SLURM_NTASKS_PER_NODE": None},
+            "SLURM started 4 processes on 2 nodes, an unknown number on this one",
+        ),
+        (
+            "SLURM",
+            {"SLURM_NTASKS": "3"},
+            r"started 3 processes on 2 nodes, 2 on this one: start as many on each, by srun",
+        ),
+        ("torchrun", {"WORLD_SIZE": "6"}, r"torchrun started 6 processes on 2 nodes, 2 on this one"),
+        ("a script", {"MASTER_ADDR": None}, "RANK and WORLD_SIZE are set, but not MASTER_ADDR: set it, or start"),
+    ],
+)
+def test_a_launcher_that_contradicts_itself_is_refused(
+    monkeypatch: pytest.MonkeyPatch, by: str, changes: dict[str, str | None], message: str
+) -> None:
+    start(monkeypatch, by, 2, 2)
+    for name, value in changes.items():
+        monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match=message):
+        choose_devices(TrainerConfig(devices=2, num_nodes=AUTO))
+
+
+def test_without_a_launcher_there_is_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = TrainerConfig(devices=4, num_nodes=AUTO)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    choose_devices(config)
+    check_processes(config)  # Lightning starts the others
+    assert config.num_nodes == 1
+    with pytest.raises(UserError, match=r"num_nodes=2, but neither .*: run torchrun --nnodes 2 --nproc-per-node 4"):
+        check_processes(TrainerConfig(devices=4, num_nodes=2))
 
 
 def test_a_sweep_starts_no_processes_of_its_own() -> None:
@@ -78,13 +142,6 @@ def test_all_devices_are_taken_unless_a_number_is_named(
     assert config.devices == devices
 
 
-def test_as_many_devices_are_taken_as_processes_were_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    start(monkeypatch, 6)
-    config = TrainerConfig(devices=AUTO, num_nodes=2)
-    choose_devices(config)
-    assert config.devices == 3
-
-
 def test_apples_gpu_is_not_taken_which_the_log_says(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -104,6 +161,9 @@ def test_fewer_gpus_than_asked_for_is_one_line(monkeypatch: pytest.MonkeyPatch) 
         choose_devices(TrainerConfig(devices=4))
     with pytest.raises(UserError, match=r"trainer.devices=4 but this machine has 2 GPUs: set trainer.devices=2"):
         choose_devices(TrainerConfig(devices=4), is_resumed=True)  # else the saved number would come again
+    start(monkeypatch, "torchrun", 1, 4)
+    with pytest.raises(UserError, match=r"trainer.devices=4 but this machine has 2 GPUs: start 2 processes on each"):
+        choose_devices(TrainerConfig(devices=AUTO))  # which takes those of the launcher
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(UserError, match=r"trainer.accelerator=gpu but there is no CUDA device"):
         choose_devices(TrainerConfig(accelerator="gpu"))
