@@ -63,14 +63,14 @@ def bulk_translate(
         device, dtype = str(chosen), default_dtype(chosen)
     job = bulk.BulkJob(folders, shared.fingerprint(folders), changes, device, threads, dtype)
     with bulk.claim(output):
-        files, finished = bulk.find_files(input_, output, job)
-        if finished:
-            print(f"{finished} of {finished + len(files)} files are finished", file=sys.stderr)
-        if not files:
-            return
+        sources, files, finished = bulk.find_files(input_), 0, 0
         start, total = time.perf_counter(), 0
         with shared.ray_workers(ray) or contextlib.nullcontext() as opened:
-            for file, count in bulk.bulk_translate(job, files, opened, workers):
-                total += count
-                rate = total / (time.perf_counter() - start)
-                print(f"{output / file.target.name}: {count:,} lines ({rate:,.0f} a second in all)", file=sys.stderr)
+            for file, count in bulk.bulk_translate(job, sources, output, opened, workers):
+                files, finished, total = files + 1, finished + file.was_finished, total + count
+                if not file.was_finished:
+                    rate = total / (time.perf_counter() - start)
+                    name = output / file.target.name
+                    print(f"{name}: {count:,} lines ({rate:,.0f} a second in all)", file=sys.stderr)
+        if finished:
+            print(f"{finished} of {files} files are finished since an earlier job", file=sys.stderr)

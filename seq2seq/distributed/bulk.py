@@ -10,11 +10,11 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from itertools import islice
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers
 
 SHARD = 2 * CHUNK_LINES  # lines
+_READERS = 4  # processes of a cluster that read files to find their shards, some files ahead of the translation
 _FINISHED, _PARTS, _LINES = ".finished", ".parts", "lines"
 
 
@@ -73,7 +74,8 @@ class BulkFile:
     source: Path
     target: Path
     made_of: dict[str, Any]  # what the output depends on
-    starts: tuple[int, ...]  # byte offsets at which the shards begin
+    starts: tuple[int, ...]  # byte offsets at which the shards to translate begin
+    was_finished: bool = False  # by an earlier job
 
     @property
     def parts(self) -> Path:
@@ -85,13 +87,11 @@ class BulkFile:
         """File that records that the output is finished."""
         return self.target.parent / _FINISHED / f"{self.target.name}.json"
 
-    def tasks(self) -> list[ShardTask]:
-        """Return the file's shards; the folder of the shards depends on the model, the text and the settings."""
+    def tasks(self) -> Iterator[ShardTask]:
+        """Yield the file's shards; the folder of the shards depends on the model, the text and the settings."""
         key = hashlib.blake2b(json.dumps([self.made_of, SHARD], sort_keys=True).encode(), digest_size=8).hexdigest()
-        return [
-            ShardTask(self.source, start, number * SHARD + 1, SHARD, self.parts / key / f"{number:06}")
-            for number, start in enumerate(self.starts)
-        ]
+        for number, start in enumerate(self.starts):
+            yield ShardTask(self.source, start, number * SHARD + 1, SHARD, self.parts / key / f"{number:06}")
 
     def is_finished(self) -> bool:
         """Return whether the output is finished.
@@ -149,42 +149,50 @@ def claim(output: Path) -> Iterator[None]:
         ) from error
 
 
-def find_files(patterns: Sequence[str], output: Path, job: BulkJob) -> tuple[list[BulkFile], int]:
-    """Return the files to translate, and the number of finished ones.
+def find_files(patterns: Sequence[str]) -> Iterator[Path]:
+    """List the names that match, and return an iterator over the files among them, which looks at one after the other.
 
     Raises:
-        UserError: a pattern matches no file, a file cannot be read, two files have the same name, or another
-            job wrote an output.
+        UserError: a pattern matches no file, two files have the same name, or a file is compressed.
     """
     sources: dict[str, Path] = {}
     for pattern in patterns:
-        found = [path for path in map(Path, sorted(glob.glob(pattern, recursive=True))) if path.is_file()]
-        if not found:
+        found = [*map(Path, sorted(glob.iglob(pattern, recursive=True)))]
+        if not any(path.is_file() for path in found):
             raise UserError(f"--input {pattern} matches no file")
         for path in found:
-            if sources.setdefault(path.name, path).resolve() != path.resolve():
-                raise UserError(f"{sources[path.name]} and {path} would have one output: give them different names")
-    files = []
-    for name, source in sources.items():
-        if source.suffix in COMPRESSED:
+            other = sources.get(path.name)
+            if other is None or not other.is_file():
+                sources[path.name] = path
+            elif path.is_file() and other.resolve() != path.resolve():
+                raise UserError(f"{other} and {path} would have one output: give them different names")
+    for source in sources.values():
+        if source.suffix in COMPRESSED and source.is_file():
             raise UserError(f"--input {source} is compressed, but its output would not be: decompress it first")
-        digest, starts = _survey(source)
-        made_of = {"input": digest, **job.decides()}
-        file = BulkFile(source.resolve(), output.resolve() / name, made_of, starts)
-        if file.is_finished():
-            shutil.rmtree(file.parts, ignore_errors=True)
-        else:
-            files.append(file)
-    return files, len(sources) - len(files)
+    return filter(Path.is_file, sources.values())
 
 
-def _survey(source: Path) -> tuple[str, tuple[int, ...]]:
-    """Return a file's digest, and the byte offsets at which its shards begin."""
+def plan_file(decides: Mapping[str, Any], output: Path, lines: int, source: Path) -> BulkFile:
+    """Read a file and return its shards of so many lines; none if the output is finished.
+
+    Raises:
+        UserError: the file cannot be read, or another job wrote the output.
+    """
+    digest, starts = _survey(source, lines)
+    file = BulkFile(source.resolve(), output.resolve() / source.name, {"input": digest, **decides}, starts)
+    if not file.is_finished():
+        return file
+    shutil.rmtree(file.parts, ignore_errors=True)
+    return replace(file, starts=(), was_finished=True)
+
+
+def _survey(source: Path, lines: int) -> tuple[str, tuple[int, ...]]:
+    """Return a file's digest, and the byte offsets at which its shards of so many lines begin."""
     digest, starts, size = hashlib.blake2b(digest_size=16), [], 0
     try:
         with source.open("rb") as file:
             for number, line in enumerate(file):
-                if number % SHARD == 0:
+                if number % lines == 0:
                     starts.append(size)
                 size += len(line)
                 digest.update(line)
@@ -194,13 +202,16 @@ def _survey(source: Path) -> tuple[str, tuple[int, ...]]:
 
 
 class ShardTranslator:
-    """Translates shards with a translator that it loads once."""
+    """Translates shards with a translator that it loads once, when the first unfinished shard comes."""
 
     def __init__(self, job: BulkJob) -> None:
-        if job.threads is not None:
-            torch.set_num_threads(job.threads)
-        self._translator = Translator.load(job.models, job.device, job.dtype)
-        self._request = SearchRequest(settings=change_search(self._translator.search, job.settings))
+        self._job = job
+
+    @cached_property
+    def _translator(self) -> Translator:
+        if self._job.threads is not None:
+            torch.set_num_threads(self._job.threads)
+        return Translator.load(self._job.models, self._job.device, self._job.dtype)
 
     def __call__(self, task: ShardTask) -> int:
         """Translate a shard unless it is finished; return its number of lines.
@@ -211,8 +222,9 @@ class ShardTranslator:
 
         def build(draft: Path) -> int:
             texts, count = islice(read_lines(task.source, task.start), task.lines), 0
+            request = SearchRequest(settings=change_search(self._translator.search, self._job.settings))
             with (draft / _LINES).open("w", encoding="utf-8", newline="\n") as out:
-                for best in self._translator.stream(texts, self._request, first_line=task.first_line):
+                for best in self._translator.stream(texts, request, first_line=task.first_line):
                     out.write(best[0].text + "\n")
                     count += 1
             return count
@@ -221,16 +233,20 @@ class ShardTranslator:
 
 
 def bulk_translate(
-    job: BulkJob, files: Sequence[BulkFile], ray: "RayWorkers | None", workers: int
+    job: BulkJob, sources: Iterable[Path], output: Path, ray: "RayWorkers | None", workers: int
 ) -> Iterator[tuple[BulkFile, int]]:
-    """Translate files here, or by `workers` workers of a cluster; yield each finished file and its number of lines.
+    """Translate files here, or by `workers` workers of a cluster; yield each file and its number of translated lines.
+
+    A file is read when its turn comes, on a cluster by processes that are some files ahead.
 
     Raises:
-        UserError: a file cannot be read or written.
+        UserError: a file cannot be read or written, or another job wrote an output.
         UnfinishedError: the cluster failed.
     """
-    tasks = (task for file in files for task in file.tasks())
-    make = partial(ShardTranslator, job)
+    plan, make = partial(plan_file, job.decides(), output, SHARD), partial(ShardTranslator, job)
+    planned = map(plan, sources) if ray is None else ray.map_with(lambda: plan, sources, workers=_READERS, num_cpus=0)
+    files, coming = tee(planned)
+    tasks = (task for file in coming for task in file.tasks())
     if ray is None:
         counts: Iterator[int] = map(make(), tasks)
     else:
@@ -238,5 +254,6 @@ def bulk_translate(
         counts = ray.map_with(make, tasks, workers=workers, num_cpus=job.threads or 1, num_gpus=gpus)
     for file in files:
         total = sum(islice(counts, len(file.starts)))
-        file.finish()
+        if not file.was_finished:
+            file.finish()
         yield file, total

@@ -1,21 +1,23 @@
-"""Run tasks as a Ray Data job, on a cluster or on this machine. Every node must be able to read the files."""
+"""Run tasks on a Ray cluster, perhaps of this machine alone. Every node must be able to read the files."""
 
 import logging
 import pickle
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import ray
-import ray.data
 from ray.exceptions import RayError
 
 from seq2seq.errors import UnfinishedError, UserError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-_AT_ONCE = 1000  # tasks of one job
+_AHEAD = 1000  # tasks of `map` that the cluster holds
+_QUEUED = 2  # tasks that an actor holds: the next one begins while this program does something else
+_RETRIES = 3  # of a task whose process or machine died
+_END = object()
 _STORE = 100 << 20  # bytes of Ray's object store on this machine: tasks and results are small, texts stay in files
 _AGAIN = ": the same command goes on from what is done"
 _SHOWN = 200  # characters of a Ray error that a message quotes
@@ -54,10 +56,6 @@ class RayWorkers:
                 raise UserError(
                     f"--ray {self.address}: no Ray cluster there ({_shown(error)}); try --ray local"
                 ) from error
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised and reported once
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = False
-        context.execution_options.preserve_order = True
         self.size = max(1, int(ray.cluster_resources().get("CPU", 1)))
         return self
 
@@ -72,7 +70,13 @@ class RayWorkers:
             UnfinishedError: the cluster or the function failed.
             UserError: the function raised it.
         """
-        return _results(tasks, _Work(lambda: function))
+        call = cast(Any, ray.remote)(num_cpus=1, max_retries=_RETRIES)(_call)
+        waiting: deque[Any] = deque()
+        for task in tasks:
+            waiting.append(call.remote(function, pickle.dumps(task)))
+            if len(waiting) >= _AHEAD:
+                yield _take(waiting.popleft())
+        yield from map(_take, waiting)
 
     def map_with(
         self,
@@ -83,24 +87,41 @@ class RayWorkers:
         num_cpus: int,
         num_gpus: int = 0,
     ) -> Iterator[Result]:
-        """Apply a function to the tasks as `map` does; `make` makes the function once in each of `workers` actors."""
-        actors = ray.data.ActorPoolStrategy(size=workers)
-        resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
-        return _results(tasks, _Work, compute=actors, fn_constructor_args=(make,), **resources)
+        """Apply a function to the tasks as `map` does; `make` makes the function once in each of `workers` actors.
+
+        A task goes to the first actor that is free. An actor for which the cluster has no room gets none.
+        """
+        remaining, submitted, position = iter(tasks), 0, 0
+        retries = {"max_restarts": _RETRIES, "max_task_retries": _RETRIES}
+        actor = cast(Any, ray.remote)(num_cpus=num_cpus, num_gpus=num_gpus, **retries)(_Work)
+        pool = [actor.remote(make) for _ in range(workers)]
+        running = {one.__ray_ready__.remote(): (one, -1) for one in pool for _ in range(_QUEUED)}
+        results: dict[int, Any] = {}
+        task = next(remaining, _END)
+        while task is not _END or position < submitted:
+            (done,), _ = ray.wait(list(running))
+            one, number = running.pop(done)
+            results[number] = done
+            if task is not _END:
+                running[one.run.remote(pickle.dumps(task))] = one, submitted
+                submitted, task = submitted + 1, next(remaining, _END)
+            while position in results:
+                yield _take(results.pop(position))
+                position += 1
 
 
-def _results(tasks: Iterable[Any], work: Any, **how: Any) -> Iterator[Any]:
-    iterator = iter(tasks)
-    while some := list(islice(iterator, _AT_ONCE)):
-        rows = ray.data.from_items([{"task": pickle.dumps(task)} for task in some], override_num_blocks=len(some))
-        try:
-            for row in rows.map(work, **how).iter_rows():
-                result, error = pickle.loads(row["result"])
-                if error is not None:
-                    raise error
-                yield result
-        except RayError as error:
-            raise UnfinishedError(f"the Ray job failed ({_shown(error)}){_AGAIN}") from error
+def _call(function: Callable[[Any], Any], task: bytes) -> bytes:
+    return _Work(lambda: function).run(task)
+
+
+def _take(reference: Any) -> Any:
+    try:
+        value, error = pickle.loads(ray.get(reference))
+    except RayError as failure:
+        raise UnfinishedError(f"the Ray job failed ({_shown(failure)}){_AGAIN}") from failure
+    if error is not None:
+        raise error
+    return value
 
 
 def _shown(error: Exception) -> str:
@@ -110,7 +131,7 @@ def _shown(error: Exception) -> str:
 
 
 class _Work:
-    """Turns a task's row into its result's row: the value, or the error.
+    """Turns a task into its pickled result: the value, or the error.
 
     `make` is called at the first task, so that its errors are reported like the function's.
     """
@@ -119,14 +140,14 @@ class _Work:
         self._make = make
         self._function: Callable[[Any], Any] | None = None
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+    def run(self, task: bytes) -> bytes:
         try:
             self._function = self._function or self._make()
-            result = self._function(pickle.loads(row["task"])), None
+            result = self._function(pickle.loads(task)), None
         except UserError as error:
             result = None, error
         except Exception as error:  # such as a full disk; Ray would hide the cause
             failure = UnfinishedError(f"the Ray job failed ({type(error).__name__}: {error}){_AGAIN}")
             failure.add_note(traceback.format_exc())
             result = None, failure
-        return {"result": pickle.dumps(result)}
+        return pickle.dumps(result)

@@ -4,6 +4,7 @@ import operator
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,45 @@ def test_a_mistake_is_one_line_and_a_failure_can_be_gone_on_from(
     assert capfd.readouterr().err == ""
 
 
+def test_actors_make_their_function_once_and_tasks_are_listed_when_they_are_needed(
+    workers: "RayWorkers", tmp_path: Path
+):
+    """Two of the three actors have room in the cluster."""
+    listed = list[int]()
+
+    def make() -> Callable[[int], int]:
+        with (tmp_path / "made").open("a") as file:
+            file.write("once\n")
+        return operator.neg
+
+    def tasks() -> Iterator[int]:
+        for number in range(2500):
+            listed.append(number)
+            yield number
+
+    results = workers.map_with(make, tasks(), workers=3, num_cpus=1)
+    assert next(results) == 0
+    assert len(listed) < 100
+    assert list(results) == [-number for number in range(1, 2500)]
+    assert (tmp_path / "made").read_text() == "once\n" * 2
+    assert list(workers.map_with(lambda: pytest.fail("no task"), [], workers=1, num_cpus=1)) == []
+
+
+def test_a_worker_that_dies_is_replaced(workers: "RayWorkers", tmp_path: Path):
+    def die_once(number: int) -> int:
+        if number == 3 and not (tmp_path / "died").exists():
+            (tmp_path / "died").touch()
+            os._exit(1)
+        return number
+
+    for results in (
+        workers.map(die_once, range(9)),
+        workers.map_with(lambda: die_once, range(9), workers=2, num_cpus=1),
+    ):
+        assert list(results) == list(range(9))
+        (tmp_path / "died").unlink()
+
+
 def test_preparation_gives_the_bytes_of_one_process(
     workers: "RayWorkers", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -77,10 +117,9 @@ def test_bulk_translation_by_actors_is_that_of_one_process(workers: "RayWorkers"
         for name, who in (("here", None), ("ray", workers)):
             job = bulk.BulkJob((bundle_folder,), "same", {"beam": 2}, "cpu", 1)
             with bulk.claim(tmp_path / name):
-                files, _ = bulk.find_files(patterns, tmp_path / name, job)
-                counts = [(file.target.name, count) for file, count in bulk.bulk_translate(job, files, who, 1)]
-                assert counts == [("a.en", 5), ("b.en", 0), ("c.en", 1)]
-                assert bulk.find_files(patterns, tmp_path / name, job) == ([], 3)
+                for expected in ([("a.en", 5), ("b.en", 0), ("c.en", 1)], [(f"{i}.en", 0) for i in "abc"]):
+                    files = bulk.bulk_translate(job, bulk.find_files(patterns), tmp_path / name, who, 1)
+                    assert [(file.target.name, count) for file, count in files] == expected
             outputs.append([(tmp_path / name / f"{i}.en").read_bytes() for i in "abc"])
     assert outputs[0] == outputs[1]
     assert outputs[0][0].count(b"\n") == 5
