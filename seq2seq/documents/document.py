@@ -9,6 +9,7 @@ from seq2seq.documents.marked import OBJECT, Document
 from seq2seq.drafts import replacing
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
+from seq2seq.lines import COMPRESSED
 
 _READERS = {  # ending → module and function, which reads text, or bytes in the module xml
     ".srt": ("subtitles", "read"),
@@ -38,12 +39,13 @@ def require_plain(path: Path) -> None:
     """Refuse to translate line by line a file that has markup by its ending.
 
     Raises:
-        UserError: the ending is that of a format which is not read.
+        UserError: the ending is that of a format which is not read, such as a compressed document's.
     """
-    if _OTHERS.fullmatch(path.suffix.lower()):
+    plain = path.with_suffix("") if path.suffix in COMPRESSED else path
+    if is_document(plain) or _OTHERS.fullmatch(plain.suffix.lower()):
         raise UserError(
-            f"{path}: {path.suffix} files are not translated, only lines and {' '.join(_READERS)}: convert it, or let "
-            "--format lines translate every line with all its markup"
+            f"{path}: {path.name[len(plain.stem) :]} files are not translated, only lines and {' '.join(_READERS)}: "
+            "convert it, or let --format lines translate every line with all its markup"
         )
 
 
@@ -72,24 +74,30 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
     if path_in.exists() and not path_in.is_file():
         raise UserError(f"{path_in} is no regular file: a document is read as a whole")
     try:
-        data = path_in.read_bytes()
+        with replacing(path_out, like=path_in) as file:
+            data, num_texts = _translate(path_in, translate, src_lang, tgt_lang)
+            file.write_bytes(data)
     except OSError as error:
-        raise UserError(f"{path_in} cannot be read: {error.strerror}") from error
+        raise UserError(f"{path_out} cannot be written: {error.strerror}") from error
+    return num_texts
+
+
+def _translate(path: Path, translate: Translate, src_lang: str, tgt_lang: str) -> tuple[bytes, int]:
+    """Return the translated document and the number of its texts."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
     try:
         with needing("documents", "this format"):
-            module, name = _READERS[ending]
+            module, name = _READERS[path.suffix.lower()]
             read = getattr(importlib.import_module(f"seq2seq.documents.{module}"), name)
         bom = _BOM if data.startswith(_BOM) and module != "xml" else b""
         document: Document = read(data if module == "xml" else _decode(data.removeprefix(bom)), src_lang, tgt_lang)
         written = document.write(translate_marked(document.segments, translate))
     except UserError as error:
-        raise UserError(f"{path_in}: {error}") from error
-    try:
-        with replacing(path_out, like=path_in) as file:
-            file.write_bytes(bom + (written.encode() if isinstance(written, str) else written))
-    except OSError as error:
-        raise UserError(f"{path_out} cannot be written: {error.strerror}") from error
-    return len(document.segments)
+        raise UserError(f"{path}: {error}") from error
+    return bom + (written.encode() if isinstance(written, str) else written), len(document.segments)
 
 
 def _decode(data: bytes) -> str:

@@ -1,5 +1,7 @@
 """PO catalogues of gettext, parsed by polib: translations are spliced in place, all other lines stay."""
 
+import functools
+import logging
 import re
 from collections.abc import Iterator, Sequence
 
@@ -8,6 +10,8 @@ import polib
 from seq2seq.documents.marked import Document, Marked
 from seq2seq.documents.splicing import splice
 from seq2seq.errors import UserError
+
+log = logging.getLogger(__name__)
 
 _STRING = r'\s*".*"'
 _MSGSTR = re.compile(rf"^[ \t]*msgstr(?:\[\d+\])?{_STRING}(?:(?:\s*msgstr\[\d+\])?{_STRING})*", re.MULTILINE)
@@ -43,16 +47,20 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     num_forms = _num_forms(catalogue) if any(entry.msgid_plural for entry in entries) else 0
 
     def write(translations: Sequence[Marked]) -> str:
-        remaining = (_Text(translation.text) for translation in translations)
+        remaining, changed = (_Text(translation.text) for translation in translations), []
         for entry in entries:
-            first = next(remaining)
+            new = [next(remaining) for _ in _sources(entry)]
+            if not all(map(functools.partial(_is_format_kept, entry), _sources(entry), new)):
+                log.warning("not translated, since %r has other directives than %r", new, entry.msgid)
+                continue
             if entry.msgid_plural:
-                entry.msgstr_plural = dict.fromkeys(range(num_forms), next(remaining))
-                entry.msgstr_plural[0] = first if num_forms > 1 else entry.msgstr_plural[0]
+                entry.msgstr_plural = dict.fromkeys(range(num_forms), new[1])
+                entry.msgstr_plural[0] = new[0] if num_forms > 1 else entry.msgstr_plural[0]
             else:
-                entry.msgstr = first
+                entry.msgstr = new[0]
             entry.flags = [flag for flag in entry.flags if flag != "fuzzy"]
-        written = splice(text, sorted(_replacements(text, entries, tgt_lang))) if entries else text
+            changed.append(entry)
+        written = splice(text, sorted(_replacements(text, changed, tgt_lang))) if entries else text
         if _contents(_parse(written)) != _contents(catalogue):
             raise UserError("it cannot be written so that it is read back the same: clean it with msgcat")
         return written
@@ -105,6 +113,12 @@ def _contents(catalogue: polib.POFile) -> list[tuple]:
 
 def _sources(entry: polib.POEntry) -> list[str]:
     return [entry.msgid, entry.msgid_plural] if entry.msgid_plural else [entry.msgid]
+
+
+def _is_format_kept(entry: polib.POEntry, source: str, translation: str) -> bool:
+    """Return whether a translation has the percent signs and braces of its source, if a program formats the text."""
+    is_format = any(flag.endswith("-format") and not flag.startswith("no-") for flag in entry.flags)
+    return not is_format or sorted(re.findall("[%{}]", source)) == sorted(re.findall("[%{}]", translation))
 
 
 def _num_forms(catalogue: polib.POFile) -> int:

@@ -23,6 +23,7 @@ Work = Generator[Asked, Sequence[Translated], list[Marked]]
 _LINE_ENDS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*")  # with the white space around them
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
 _CHANGED = "not translated, since its translation %r has other placeholders: %r"
+_UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0 (§2.2), even escaped
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 
 
@@ -186,20 +187,32 @@ def _unmask(translation: str, kept: dict[str, str]) -> str:
 def _translate_words(
     texts: Iterable[str], align: bool
 ) -> Generator[Asked, Sequence[Translated], dict[str, Translated]]:
-    """Translate every distinct text that has words besides kept strings; do not change the other texts."""
+    """Translate every distinct text that has words besides kept strings; do not change the other texts.
+
+    Control characters that a text lacks are left out of its translation: no format can hold all of them.
+    """
     done: dict[str, Translated] = {text: (text, None) for text in texts}
     worded = [text for text in done if re.search(r"[^\W\d_]", KEPT.sub("", text))]
     translations = (yield [text.strip() for text in worded], align) if worded else []
+    num_left_out = 0
     for text, (translation, alignment) in zip(worded, translations, strict=True):
-        done[text] = _with_space_of(text, translation), alignment
+        unwritable = set(_UNWRITABLE.findall(translation)).difference(text)
+        written = "".join(character for character in translation if character not in unwritable)
+        num_left_out += len(translation) - len(written)
+        if written.strip():
+            done[text] = _with_space_of(text, written), alignment
+        else:
+            log.warning("not translated, since its translation is empty: %r", text)
+    if num_left_out:
+        log.warning("%d control characters were left out of translations: documents cannot hold them", num_left_out)
     return done
 
 
 def _with_space_of(source: str, text: str) -> str:
     """Return text with the white space that source has at its ends."""
     body = source.strip()
-    leading, _, trailing = source.partition(body) if body else (source, "", "")
-    return leading + text.strip() + trailing if text.strip() else leading
+    leading, _, trailing = source.partition(body)
+    return leading + text.strip() + trailing
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _LINE_END = r"(?:\r\n?|\n)"
 _FRONT_MATTER = re.compile(rf"\A(---|\+\+\+){_LINE_END}.*?{_LINE_END}\1(?:{_LINE_END}|\Z)", re.DOTALL)
 _SPECIAL = re.compile(r"[\\`*\[\]<|]|~~|(?<!\w)_|_(?!\w)")  # to escape in a translation if the source lacks it
-_BLOCK_START = re.compile(r"([-+=#>]|\d+[.)])(?=\s|[-=#]|$)")  # begins a list, a heading or a quotation
+_BLOCK_START = re.compile(r"(>|(?:[-+=#]|\d+[.)])(?=\s|[-=#]|$))")  # begins a list, a heading or a quotation
 _BREAK = re.compile(rf"\s*<(?:{'|'.join(BREAKS)})\b[^<>]*>\s*", re.IGNORECASE)
 _TASK = re.compile(r"\[[ xX]\]\s+")  # the box before a task
 _ALERT = re.compile(r"\[![A-Za-z]+\]")  # GitHub's line before a note, such as [!NOTE]
@@ -99,8 +99,9 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
 
     def write_line(line: Line, translation: Marked) -> str:
         parts = line.segment.fill(translation)
-        written = "".join(_escape(part, line.source.text) + (markup or "") for part, markup in parts)
-        if _inline_skeleton(written, environment) != _inline_skeleton(line.content, environment):
+        written = _in_one_line("".join(_escape(part, line.source.text) + (markup or "") for part, markup in parts))
+        blocks = [_PARSER.parse(_in_one_line(block), {**environment}) for block in (line.content, written)]
+        if _skeleton(blocks[0]) != _skeleton(blocks[1]):
             log.warning("not translated, since its translation %r has other markup: %r", written, line.content)
             return text[line.start : line.end]
         return _BAR.sub(r"\|", written) if line.is_cell else written
@@ -263,7 +264,7 @@ def _find_kind(token: Token, markup: str) -> Kind | None:
 
 
 def _in_one_line(text: str) -> str:
-    return re.sub(r"\s*\n\s*", " ", text)
+    return re.sub(r"\s*[\r\n]\s*", " ", text)
 
 
 def _escape(text: str, source: str) -> str:
@@ -299,11 +300,6 @@ def _inline(tokens: list[Token]) -> str:
         else:
             levels[-1].append(description)
     return "".join("".join(sorted(level)) for level in levels)
-
-
-def _inline_skeleton(text: str, environment: dict[str, Any]) -> str:
-    (token,) = _PARSER.parseInline(text, environment)
-    return _inline(token.children or [])
 
 
 def _describe(token: Token) -> tuple:

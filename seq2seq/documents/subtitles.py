@@ -1,10 +1,14 @@
 """SubRip and WebVTT subtitles: text is spliced in place; numbers, times, positions, tags and numbers of lines stay."""
 
+import html
+import logging
 import re
 
-from seq2seq.documents.marked import Document, Kind, Marked, Segment
+from seq2seq.documents.marked import KEPT, Document, Kind, Marked, Segment
 from seq2seq.documents.splicing import Passage, splicing_document
 from seq2seq.errors import UserError
+
+log = logging.getLogger(__name__)
 
 _TIME = r"\d+:\d\d:\d\d[,.]\d{1,3}"
 _TIMES = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}.*$", re.MULTILINE)  # a cue's second line
@@ -13,20 +17,21 @@ _VTT_TIMES = re.compile(rf"^[ \t]*{_VTT_TIME}[ \t]+-->[ \t]+{_VTT_TIME}(?:[ \t].
 _EMPTY_LINE = re.compile(r"^\r?(?:\n|\Z)", re.MULTILINE)  # ends a WebVTT block
 _LINE = re.compile(r"[^\r\n]*\r?\n?")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\}")  # <00:01.000>: when a word appears
+_SYNTAX = re.compile(r"-->|[<>]|\{\\")  # SubRip cannot escape it
 _DASH = re.compile(r"(?:<[^<>]*>|\{[^{}]*\}|\s)*[-–—]\s*")  # before a speaker's words, with the tags before it
 
 
 def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     """Read every subtitle as one text; if its lines begin with dashes, read the words of each speaker as one text.
 
-    A blank line within a subtitle separates texts.
+    A blank line within a subtitle separates texts. A text whose translation would be syntax stays, with a warning.
 
     Raises:
         UserError: there is no subtitle, or a time does not have SubRip's form.
     """
     times = _find_times(text, _TIMES, "an empty line, a number, then 00:00:01,000 --> 00:00:02,500")
     ends = [*(_number_before(text, cue.start()) for cue in times[1:]), len(text)]
-    return _document(text, times, ends)
+    return _document(text, times, ends, escapes=False)
 
 
 def read_vtt(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
@@ -41,7 +46,7 @@ def read_vtt(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     following = [*(cue.start() for cue in times[1:]), len(text)]
     empty = (_EMPTY_LINE.search(text, min(cue.end() + 1, len(text))) for cue in times)
     ends = [min(end, line.start()) if line else end for line, end in zip(empty, following, strict=True)]
-    return _document(text, times, ends)
+    return _document(text, times, ends, escapes=True)
 
 
 def _find_times(text: str, form: re.Pattern[str], expected: str) -> list[re.Match[str]]:
@@ -54,15 +59,25 @@ def _find_times(text: str, form: re.Pattern[str], expected: str) -> list[re.Matc
     return times
 
 
-def _document(text: str, times: list[re.Match[str]], ends: list[int]) -> Document[str]:
+def _document(text: str, times: list[re.Match[str]], ends: list[int], *, escapes: bool) -> Document[str]:
     starts = [min(cue.end() + 1, len(text)) for cue in times]
     groups = [group for start, end in zip(starts, ends, strict=True) for group in _cut_speakers(start, text[start:end])]
 
     def write(passage: Passage, translation: Marked) -> str:
-        written = "".join(part + (tag or "") for part, tag in passage.segment.fill(translation))
+        syntax, in_source = (sorted(_SYNTAX.findall(marked.text)) for marked in (translation, passage.source))
+        if syntax != in_source and not escapes:
+            log.warning("not translated, since SubRip cannot hold its translation %r", translation.text)
+            return text[passage.start : passage.end]
+        parts = passage.segment.fill(translation)
+        written = " ".join("".join((_escape(part) if escapes else part) + (tag or "") for part, tag in parts).split())
         return _wrap(written, re.findall(r"\r?\n", text[passage.start : passage.end]))
 
     return splicing_document(text, [Passage(*group, _read(text, *group)) for group in groups], write)
+
+
+def _escape(text: str) -> str:
+    """Escape the characters that are syntax in WebVTT, but not in strings that stay as they are, such as `&amp;`."""
+    return "".join(part if i % 2 else html.escape(part, quote=False) for i, part in enumerate(KEPT.split(text)))
 
 
 def _number_before(text: str, times: int) -> int:

@@ -2,7 +2,6 @@
 
 import codecs
 import html
-import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +11,8 @@ from seq2seq.documents.splicing import Passage, splice
 from seq2seq.documents.tree import Element, parse
 from seq2seq.errors import UserError
 
-log = logging.getLogger(__name__)
-
 _WRAPPING = ("g", "mrk", "pc", "hi")  # inline elements that hold text; all others hold code
 _OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")  # pairs of code that begin and end a span
-_FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # by XML 1.0 (§2.2), even escaped
 _OPEN_STATES = ("new", "initial", "needs-translation")  # of a target that is not translated yet
 _ENCODING = re.compile(rb"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([\w.-]+)""")
 
@@ -145,18 +141,13 @@ def _document(text: str, encoding: str, targets: list[Target], changes: list[Rep
     line_end = "\r\n" if "\r\n" in text else "\n"
 
     def write(translations: Sequence[Marked]) -> bytes:
-        replacements, num_forbidden = (list(changes) if targets else []), 0
+        replacements = list(changes) if targets else []
         for target, translation in zip(targets, translations, strict=True):
             parts = [target.before]
             for part, markup in target.segment.fill(translation):
-                allowed, count = _FORBIDDEN.subn("", part)
-                num_forbidden += count
-                escaped = html.escape(allowed, quote=False).replace("\r", "&#13;")
+                escaped = html.escape(part, quote=False).replace("\r", "&#13;")
                 parts += [escaped.replace("\n", line_end), markup or ""]
             replacements.append((target.start, target.end, "".join([*parts, target.after])))
-        if num_forbidden:
-            message = "%d control characters were left out of translations: XML has no way to write them"
-            log.warning(message, num_forbidden)
         return splice(text, sorted(replacements)).encode(encoding, "xmlcharrefreplace")
 
     return Document([target.source for target in targets], write)

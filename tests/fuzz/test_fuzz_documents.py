@@ -79,7 +79,13 @@ def inventing(text: str) -> str:
     return f"\x1b{text} <b> *a* `b` \0 {{x}} - 1. \u2028"
 
 
-MODELS = st.sampled_from([str.upper, str, inventing, lambda text: "", lambda text: " ".join(text.split()[::-1])])
+def breaking_out(text: str) -> str:
+    return f"\n\n2\n00:01.000 --> 00:02.000\n# {text} <x & 100 % {{ |\n> \r---\n\ud800"
+
+
+MODELS = st.sampled_from(
+    [str.upper, str, inventing, breaking_out, lambda text: "", lambda text: " ".join(text.split()[::-1])]
+)
 
 
 def with_model(model: Callable[[str], str], alignment: Any, seen: list[str]) -> Translate:

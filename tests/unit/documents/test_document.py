@@ -1,12 +1,18 @@
 """Files are read, written and refused as users expect."""
 
+import re
 import sys
 from collections.abc import Sequence
+from html import unescape
 from pathlib import Path
 
 import pytest
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
 
+from seq2seq.documents import html, markdown, subtitles
 from seq2seq.documents.document import is_document, translate_document
+from seq2seq.documents.gettext import _parse
+from seq2seq.documents.marked import Document, Marked
 from seq2seq.errors import UserError
 
 
@@ -139,3 +145,77 @@ def test_every_line_keeps_its_own_line_end(tmp_path: Path, name: str, text: str)
     found = path.read_bytes().decode()
     assert found.lower() == text.lower()
     assert found.count("ONE") == 1
+
+
+SYNTAX = [  # what a translation may be, and a format must not take for its own syntax
+    *(
+        "a --> b",
+        "00:00:05,000 --> 00:00:06,000",
+        "uno\n\n3\n00:05.000 --> 00:06.000\ndos",
+        "x < y > z",
+        "< \n\n >",
+        "<3",
+    ),
+    *(
+        "a <b",
+        "NOTE",
+        "R & D",
+        "]]>",
+        "<!--",
+        'say "hi"\\',
+        "100 % da",
+        "{ a",
+        "# uno",
+        "- uno",
+        "1. uno",
+        "> uno",
+        ">>",
+    ),
+    *(
+        "a | b",
+        "```",
+        "---",
+        "uno\n===",
+        "[a]: b",
+        "",
+        " \u00a0",
+        "a\0b\x1bc\ufffe",
+        "a\ud800",
+        "a\u2028\x85\x0cb",
+        "42",
+    ),
+]
+DOCUMENTS = {
+    ".srt": "1\n00:00:01,000 --> 00:00:02,000\none\n\n2\n00:00:03,000 --> 00:00:04,000\ntwo\nlines\n",
+    ".vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\none\n\n00:03.000 --> 00:04.000\ntwo\nlines\n",
+    ".po": 'msgid ""\nmsgstr ""\n"Language: en\\n"\n\nmsgid "one"\nmsgstr ""\n\n#, c-format\nmsgid "two"\nmsgstr ""\n',
+    ".html": "<p>one</p><p>two <b>lines</b></p>",
+    ".md": "# one\n\ntwo *lines*\n\n- three\n\n| a | b |\n|---|---|\n| c | d |\n\nhard  \nbreak\n",
+    ".tmx": '<tmx><body><tu><tuv xml:lang="en"><seg>one</seg></tuv></tu></body></tmx>',
+}
+
+
+READERS = {
+    ".srt": subtitles.read,
+    ".vtt": subtitles.read_vtt,
+    ".html": html.read,
+    ".md": markdown.read,
+    ".po": lambda text, *_: Document([Marked(entry.msgstr) for entry in _parse(text)], lambda _: ""),
+    ".tmx": lambda text, *_: Document([Marked(text) for text in etree.fromstring(text).itertext()], lambda _: ""),
+}
+
+
+@pytest.mark.parametrize("translation", SYNTAX)
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_translation_is_never_syntax_of_the_format(run, name: str, translation: str):
+    written = run(name, DOCUMENTS[name], lambda texts: [translation for _ in texts])
+    before, after = (READERS[name](text, "en", "es").segments for text in (DOCUMENTS[name], written))
+    if name in (".srt", ".vtt"):  # where a line may be wrapped before a dash, and is then another speaker's
+        assert written.count("-->") == 2
+    else:
+        assert len(after) == len(before) + (name == ".tmx")  # the text of the target
+    if name != ".md" and len(after) <= 2:  # whose backslashes are read as objects
+        plain = " ".join(re.sub("[\0\x1b\ufffe\ud800]", "", translation).split())
+        texts = {" ".join(unescape(segment.text).split()) for segment in after}
+        dashes = {"", plain[1:].strip(), plain.strip("-")}  # before and after a speaker's dash, or in another tag
+        assert texts <= {plain, *dashes, *(segment.text for segment in before), "one", "two", *plain.split(maxsplit=1)}
