@@ -23,6 +23,7 @@ from seq2seq.cli import (
     shortlist,
     translate,
 )
+from seq2seq.cli.streams import standard_streams
 from seq2seq.errors import UserError, printable
 
 INTERRUPTED = 130  # exit status after Ctrl-C; Typer exits with it instead of raising the exception
@@ -66,7 +67,8 @@ def main(application: typer.Typer = app) -> None:
     warnings = _OneLine(logging.WARNING)
     logging.getLogger().addHandler(warnings)
     try:
-        application()
+        with standard_streams():
+            application()
     except UserError as error:
         if "--debug" in itertools.takewhile(lambda argument: argument != "--", sys.argv[1:]):
             raise

@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.logging import RichHandler
 
+from seq2seq.cli.streams import standard_streams
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.exchange.sources import imported
 from seq2seq.settings.compose import (
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = [word for word in words if word != "--debug"]
     os.environ["SEQ2SEQ_HOME"] = str(home())  # conf/ refers to it
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach the handler below
-    with one_line_errors(is_debug=is_debug):
+    with one_line_errors(is_debug=is_debug), standard_streams():
         if {"--help", "-h"} & set(words):
             show_help(home() / "conf", compose(["data=files"]))
             return
