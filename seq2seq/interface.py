@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from seq2seq.errors import UserError
-from seq2seq.settings.checks import IntOrAuto, require_at_least
+from seq2seq.settings.checks import IntOrAuto, check_ranges
 from seq2seq.settings.search import SearchConfig, require_one_kind
 
 Phrases = Sequence[Sequence[int]]
@@ -181,7 +181,7 @@ class SearchRequest:
             raise UserError(f'glossary is {shown}: give Glossary([("term", "translation"), …])')
         object.__setattr__(self, "n_best", int(self.n_best))
         object.__setattr__(self, "banned", tuple(require_strings(self.banned, "banned")))  # an iterator is read once
-        require_at_least("n_best", self.n_best, 1)
+        check_ranges("", self, n_best=(1, 10_000))
         beam = self.settings.beam
         if self.candidates > beam and not self.settings.sampling:
             name = "n_best" if self.n_best == self.candidates else "mbr"

@@ -43,12 +43,16 @@ class SearchConfig:
     batch_tokens: IntOrAuto = AUTO
 
     def __post_init__(self) -> None:
-        names = ("length_penalty", "no_repeat_ngram", "diversity", "top_k", "seed")
         check_ranges(
             "search.",
             self,
-            **dict.fromkeys(names, (0, math.inf)),
-            **dict.fromkeys(("groups", "repetition_penalty"), (1, math.inf)),
+            seed=(0, math.inf),
+            length_penalty=(0, 10),  # length^α stays a number of 32 bits
+            no_repeat_ngram=(0, 100_000),
+            top_k=(0, 10**9),
+            diversity=(0, 1e6),
+            repetition_penalty=(1, 1e6),
+            groups=(1, 1000),
             beam=(1, 1000),
             mbr=(0, 10_000),
             max_length_ratio=(0, 1000),
@@ -61,9 +65,8 @@ class SearchConfig:
             self.beam % self.groups == 0,
             f"search.beam={self.beam} must be a multiple of search.groups={self.groups}",
         )
-        is_allowed = 0 < self.temperature < math.inf
-        require(is_allowed, f"search.temperature={self.temperature} must be greater than 0 and finite")
-        require(self.diversity < math.inf, f"search.diversity={self.diversity} must be finite")
+        is_allowed = 1e-6 <= self.temperature <= 1e6
+        require(is_allowed, f"search.temperature={self.temperature} must be greater than 0 and finite (1e-6 to 1e6)")
         require(0 < self.top_p <= 1, f"search.top_p={self.top_p} must be in (0, 1]")
 
 
