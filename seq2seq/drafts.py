@@ -1,4 +1,7 @@
-"""Files and folders that are complete or absent: written as drafts in the same folder, then renamed."""
+"""Files and folders that are complete or absent: written as drafts in the same folder, then renamed.
+
+An output has one writer at a time: its lock and its unfinished work lie in a hidden folder beside it.
+"""
 
 import contextlib
 import errno
@@ -11,7 +14,38 @@ import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-_DRAFT, _OLD = ".draft", "-old"
+from seq2seq.errors import UserError
+from seq2seq.locks import holder_of, is_held, lock, unlock
+
+_DRAFT, _OLD = ".seq2seq-draft", "-old"
+WORK, _LOCK = ".seq2seq", "lock"
+NEW, PARTIAL, PROGRESS, PARTS, FINISHED = "new", "partial", "progress.json", "parts", "finished"  # in a work folder
+
+
+@contextlib.contextmanager
+def claimed(output: Path, *, inside: bool = False) -> Iterator[Path]:
+    """Lock an output for the block; yield its folder for unfinished work, which stays if it is not empty at the end.
+
+    The work folder of `output` is `.output.seq2seq` beside it; with inside, it is `.seq2seq` in the folder `output`,
+    and the lock covers all files that are directly in the output.
+
+    Raises:
+        UserError: another command writes the output, or the work folder's name is taken by something else.
+        OSError: the work folder cannot be made.
+    """
+    work = output / WORK if inside else output.with_name(f".{output.name}{WORK}")
+    _, folders, files = next(os.walk(work), ("", [], []))  # os.walk passes over what other processes remove
+    if work.is_file() or not {_LOCK, NEW, PARTIAL, PROGRESS, PARTS, FINISHED}.issuperset([*folders, *files]):
+        raise UserError(f"{work} is no work folder of this program, but has its name: move it away")
+    use, advice = f"--output {output} is being written", "wait for it, or choose another --output"
+    above = output.parent / WORK / _LOCK
+    if not is_held(above) and (holder := holder_of(above)):
+        raise UserError(f"{use} by process {holder}: {advice}")
+    lock(work / _LOCK, use, advice)
+    try:
+        yield work
+    finally:
+        unlock(work / _LOCK, remove=True)
 
 
 @contextlib.contextmanager
@@ -168,19 +202,20 @@ def replacing(path: Path, like: Path | None = None) -> Iterator[Path]:
     like. A device or a pipe is written directly.
 
     Raises:
+        UserError: another command writes the file.
         OSError: the file cannot be written.
     """
     path = resolve(path)
     if path.exists() and not path.is_file():
         yield path
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        put(temporary, path, like)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    with claimed(path) as work:
+        try:
+            yield work / NEW
+            put(work / NEW, path, like)
+        finally:
+            with contextlib.suppress(OSError):
+                (work / NEW).unlink(missing_ok=True)
 
 
 def resolve(path: Path) -> Path:

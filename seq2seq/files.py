@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -9,12 +10,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
-from seq2seq.drafts import put, replacing, resolve, sweep
+from seq2seq.cache import digest_files
+from seq2seq.drafts import NEW, PARTIAL, PROGRESS, claimed, put, replacing, resolve, sweep
 from seq2seq.errors import UserError
 from seq2seq.extras import clone, train_command
-from seq2seq.lines import Lines, refuse_bad_lines
+from seq2seq.lines import Lines, compressing, refuse_bad_lines
+
+log = logging.getLogger(__name__)
 
 
 def read_lines(path: Path | None, start: int = 0) -> Iterator[str]:
@@ -38,80 +42,121 @@ def count_lines(path: Path) -> int:
 
 
 class Output:
-    """Writes lines (UTF-8, LF) when called.
+    """Writes lines (UTF-8, LF) when called, compressed if the file's name ends so.
 
     Attributes:
         inputs: number of inputs that are recorded as fully written, also by an interrupted command.
+        is_complete: whether an earlier command has written the whole file, so that nothing is left to do.
     """
+
+    is_complete = False
 
     def __init__(self, file: BinaryIO | BufferedIOBase, path: Path | None = None) -> None:
         self.file, self.path, self.inputs = file, path, 0
+        self._member: BinaryIO | BufferedIOBase | None = None  # what is being written of a compressed file
 
     def __call__(self, line: str) -> None:
         """Write one line."""
+        self._write(line.encode() + b"\n")
+
+    def _write(self, data: bytes) -> None:
         with _naming(self.path):
-            self.file.write(line.encode() + b"\n")
+            if self._member is None:
+                self._member = (
+                    self.file if self.path is None else compressing(self.path, cast(BufferedIOBase, self.file))
+                )
+            self._member.write(data)
+
+    def end_member(self) -> None:
+        """Bring all lines to the file, so that a compressed file can be read up to here."""
+        if self._member is not None and self._member is not self.file:
+            self._member.close()
+        self._member = None
+        self.file.flush()
 
     def commit(self, inputs: int) -> None:
         """Record that the first `inputs` inputs are fully written; only `ResumableOutput` does."""
 
+    def finish(self) -> None:
+        """Close the file when all lines are written."""
+        self._write(b"")  # a compressed file without lines has one member
+        self.end_member()
+        self.file.close()
+
 
 class ResumableOutput(Output):
-    """Writes FILE.partial and records its progress in FILE.progress, so that a killed command can be resumed.
+    """Writes an unfinished file and its progress to a work folder, so that a killed command can be resumed.
 
-    Lines written after the last `commit` are written again.
+    Lines written after the last `commit` are written again. The record of the progress stays beside the complete file.
     """
 
-    def __init__(self, path: Path, made_of: Mapping[str, object], *, resume: bool) -> None:
-        """Begin a file, or resume an unfinished file.
+    def __init__(self, path: Path, work: Path, made_of: Mapping[str, object], *, resume: bool) -> None:
+        """Begin a file; with resume, go on with an unfinished file, if there is one, or recognise a complete one.
 
         Raises:
-            UserError: the file cannot be written, or there is no unfinished file that depends on the same things.
+            UserError: the file cannot be written, or what is there depends on other things.
         """
         self.made_of = json.loads(json.dumps(made_of))
-        self.partial, self._progress = path.with_name(path.name + ".partial"), path.with_name(path.name + ".progress")
-        inputs, size = self._begun() if resume else (0, 0)
+        self._partial, self._progress = work / PARTIAL, work / PROGRESS
+        inputs, size, earlier, digest = self._read_progress()
+        is_begun = self._partial.is_file() and (earlier is not None or self._partial.stat().st_size > 0)
+        if resume and (is_begun or path.exists()):
+            self._require_same(path, earlier)
+            if is_begun and self._partial.stat().st_size < size:
+                raise UserError(f"{self._partial} is shorter than its progress says: leave out --resume to begin anew")
+            if not is_begun and digest_files([path]) != [digest]:
+                raise UserError(f"{path} has changed since it was complete: leave out --resume to begin anew")
+            self.is_complete = not is_begun
+        elif is_begun and inputs:
+            message = "%s: an interrupted command wrote %d inputs, which are now written anew; --resume would go on"
+            log.warning(message, path, inputs)
         with _naming(path):
-            file = self.partial.open("r+b" if resume else "wb")
-            file.truncate(size)
-            file.seek(size)
-        super().__init__(file, path)
-        self.commit(inputs)
+            file = Path(os.devnull) if self.is_complete else self._partial
+            super().__init__(file.open("r+b" if resume and is_begun else "wb"), path)
+            if not self.is_complete:
+                self.file.truncate(self.file.seek(size if resume and is_begun else 0))
+                self.commit(inputs if resume and is_begun else 0)
 
-    def _begun(self) -> tuple[int, int]:
-        """Return how many inputs and bytes an earlier run had committed."""
+    def _read_progress(self) -> tuple[int, int, dict[str, object] | None, str | None]:
+        """Return an earlier command's inputs, bytes, what the file depends on, and the complete file's digest."""
         try:
             progress = json.loads(self._progress.read_text(encoding="utf-8"))
             inputs, size, made_of = int(progress["inputs"]), int(progress["bytes"]), dict(progress["made_of"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"nothing to resume: {self._progress} cannot be read; leave out --resume") from error
-        for key in made_of | self.made_of:
-            was, now = made_of.get(key), self.made_of.get(key)
+            return inputs, size, made_of, progress.get("digest")
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0, 0, None, None
+
+    def _require_same(self, path: Path, earlier: Mapping[str, object] | None) -> None:
+        if earlier is None:
+            raise UserError(f"{path} is there, and nothing tells how it was made: leave out --resume to replace it")
+        for key in earlier | self.made_of:
+            was, now = earlier.get(key), self.made_of.get(key)
             if was != now:
                 raise UserError(
-                    f"{self.partial} was made with {key}={was}, not {now}: "
+                    f"{path} was made with {key}={was}, not {now}: "
                     "--resume it with the same, or leave out --resume to begin anew"
                 )
-        if not self.partial.is_file() or self.partial.stat().st_size < size:
-            raise UserError(f"{self.partial} is shorter than {self._progress} says: leave out --resume to begin anew")
-        return inputs, size
 
     def commit(self, inputs: int) -> None:
         """Record that the first `inputs` inputs are fully written."""
         self.inputs = inputs
         with _naming(self.path):
-            self.file.flush()
-            progress = {"inputs": inputs, "bytes": self.file.tell(), "made_of": self.made_of}
-            draft = self._progress.with_name(self._progress.name + ".tmp")
-            draft.write_text(json.dumps(progress), encoding="utf-8")
-            draft.replace(self._progress)
+            self.end_member()
+            self._record()
+
+    def _record(self, **more: object) -> None:
+        progress = {"inputs": self.inputs, "bytes": self.file.tell(), "made_of": self.made_of, **more}
+        draft = self._progress.with_name(NEW)
+        draft.write_text(json.dumps(progress), encoding="utf-8")
+        draft.replace(self._progress)
 
     def finish(self) -> None:
-        """Rename the complete file to its own name, and remove FILE.progress."""
-        with _naming(self.path):
-            self.file.close()
-            put(self.partial, self.path or self.partial)
-            self._progress.unlink()
+        """Record the complete file, and give the file its name."""
+        if not self.is_complete:
+            self._write(b"")
+            self.end_member()
+            self._record(digest=digest_files([self._partial])[0])
+            put(self._partial, cast(Path, self.path))
 
 
 @contextmanager
@@ -125,33 +170,58 @@ def open_output(
     on; only an output with made_of can be resumed after an interruption.
 
     Raises:
-        UserError: the file cannot be written, or there is nothing to resume.
+        UserError: the file cannot be written, another command writes it, or what is there depends on other things.
     """
     if path is None:
         yield Output(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     path = resolve(path)
-    if made_of is not None and (path.is_file() or not path.exists()):  # neither a device nor a pipe
-        output = ResumableOutput(path, made_of, resume=resume)
-        try:
-            yield output
-            output.finish()
-        finally:
-            with suppress(OSError):
-                output.file.close()
-        return
     with ExitStack() as stack:
         with _naming(path):
-            file = stack.enter_context(replacing(path)).open("wb")
+            if made_of is not None and (path.is_file() or not path.exists()):  # neither a device nor a pipe
+                work = stack.enter_context(claimed(path))
+                output = ResumableOutput(path, work, made_of, resume=resume)
+            else:
+                output = Output(stack.enter_context(replacing(path)).open("wb"), path)
         try:
-            yield Output(file, path)
+            yield output
             with _naming(path):
-                file.close()
+                output.finish()
                 stack.close()
         finally:
-            with suppress(OSError):  # the error to report is the first one
-                file.close()
+            for close in (output.end_member, output.file.close):
+                with suppress(OSError, ValueError):  # the error to report is the first one
+                    close()
+
+
+@contextmanager
+def output_folder(folder: Path) -> Iterator[None]:
+    """Make a folder, and lock it while the block writes files in it.
+
+    Raises:
+        UserError: the folder cannot be made, or another command writes in it.
+    """
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(claimed(resolve(folder), inside=True))
+        except FileExistsError as error:
+            raise UserError(f"--output {folder} is a file: name a folder") from error
+        except OSError as error:
+            raise UserError(f"--output {folder} cannot be made: {error.strerror}") from error
+        yield
+
+
+def require_other(output: Path | None, *inputs: Path | None) -> None:
+    """Refuse an output that is one of the inputs, also by a link.
+
+    Raises:
+        UserError: the output is an input, which it would replace.
+    """
+    for path in inputs:
+        if output and output.is_file() and path and path.exists() and path.samefile(output):
+            raise UserError(f"--output {output} would replace the input {path}: choose another name")
 
 
 def require_writable(path: Path) -> None:

@@ -1,5 +1,6 @@
-"""Reads lines of UTF-8 text, plain, .gz or .xz. A bad line is a value, so that a reader can skip the line."""
+"""Reads lines of UTF-8 text, plain or compressed. A bad line is a value, so that a reader can skip the line."""
 
+import bz2
 import gzip
 import lzma
 import sys
@@ -13,7 +14,8 @@ from typing import TypeVar, cast
 
 from seq2seq.errors import UserError, in_short
 
-COMPRESSED = (".gz", ".xz")  # endings of files that are decompressed when they are read
+_MODULES = {".gz": gzip, ".bz2": bz2, ".xz": lzma}
+COMPRESSED = tuple(_MODULES)  # endings of files that are decompressed when they are read, and compressed when written
 MAX_LINE = 1 << 20  # bytes of a line, without its end; a longer line is a sign of a damaged file
 _BOM = b"\xef\xbb\xbf"
 _BINARY = "is binary, not UTF-8 text (it has NUL bytes): check the file's format and its name's ending"
@@ -124,7 +126,7 @@ def _count_lines(path: Path | None, end: int) -> int:
 
 @contextmanager
 def open_bytes(path: Path | None) -> Iterator[BufferedIOBase]:
-    """Open a file, or standard input (None), for reading bytes; decompress a .gz or .xz file.
+    """Open a file, or standard input (None), for reading bytes; decompress a file by its ending.
 
     Raises:
         UserError: the file cannot be opened, read (while it is open) or decompressed.
@@ -142,9 +144,16 @@ def open_bytes(path: Path | None) -> Iterator[BufferedIOBase]:
 def _open(path: Path | None) -> AbstractContextManager[BufferedIOBase]:
     if path is None:
         return nullcontext(cast(BufferedIOBase, sys.stdin.buffer))
+    module = _MODULES.get(path.suffix)
+    return path.open("rb") if module is None else module.open(path, "rb")
+
+
+def compressing(path: Path, file: BufferedIOBase) -> BufferedIOBase:
+    """Return a writer of one more member of a compressed file, by the path's ending; of a plain file, the file."""
     if path.suffix == ".gz":
-        return gzip.open(path, "rb")
-    return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")
+        return gzip.GzipFile("", "wb", fileobj=file, mtime=0)  # without name and time, so that bytes depend on the text
+    module = _MODULES.get(path.suffix)
+    return file if module is None else module.open(file, "wb")
 
 
 def _name(path: Path | None) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
-from seq2seq.files import find_model
+from seq2seq.files import find_model, open_output, output_folder
 
 if TYPE_CHECKING:
     from seq2seq.explain.interventions import HeadWorth
@@ -103,15 +103,16 @@ def attend(
     ranking = rank(assembly.translator, [(text, explanation.subject.target)]) if rank_heads else []
     if rank_heads:
         plain["ranking"] = [dataclasses.asdict(worth) for worth in ranking]
-    _write(output, {NUMBERS: json.dumps(plain, ensure_ascii=False) + "\n", PAGE: write_page(assembly.data)})
-    draw(explanation, output / PICTURE)
     written = [(PAGE, "to look around in"), (PICTURE, "all heads"), (NUMBERS, "for programs")]
-    if explanation.aligning() is not None:
-        draw(explanation, output / LARGE, ["alignment"])
-        written.insert(2, (LARGE, "cross-attention and the alignment"))
-    if rank_heads:
-        draw_ranking(ranking, text, explanation.subject.target, output / RANKING)
-        written.append((RANKING, "what each head is worth"))
+    with output_folder(output):
+        _write(output, {NUMBERS: json.dumps(plain, ensure_ascii=False), PAGE: write_page(assembly.data)})
+        draw(explanation, output / PICTURE)
+        if explanation.aligning() is not None:
+            draw(explanation, output / LARGE, ["alignment"])
+            written.insert(2, (LARGE, "cross-attention and the alignment"))
+        if rank_heads:
+            draw_ranking(ranking, text, explanation.subject.target, output / RANKING)
+            written.append((RANKING, "what each head is worth"))
     print("\n".join([*summary_lines(plain), *ranking_lines(ranking)]))
     for name, content in written:
         print(f"{output / name}  {content}")
@@ -158,8 +159,9 @@ def attend_over(
         known = [loss for step, loss in losses.items() if step <= update]
         explanation = explain_subject(translator, final.subject)
         moments.append(make_moment(explanation, update, known[-1] if known else None, translation))
-    _write(output, {OVER_PAGE: write_over_page(final, moments)})
-    animate(final, moments, output / OVER_PICTURE)
+    with output_folder(output):
+        _write(output, {OVER_PAGE: write_over_page(final, moments)})
+        animate(final, moments, output / OVER_PICTURE)
     print(f"{final.subject.source}\n→ {final.subject.target}\n")
     width = max(len(f"{moment.updates:,}") for moment in moments)
     for moment in moments:
@@ -168,15 +170,10 @@ def attend_over(
 
 
 def _write(output: Path, files: Mapping[str, str]) -> None:
-    """Write texts, by their files' names, into a folder, which is made if it is missing."""
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (output / name).write_text(text, encoding="utf-8")
-    except FileExistsError as error:
-        raise UserError(f"--output {output} is a file: name a folder") from error
-    except OSError as error:
-        raise UserError(f"cannot write to {output}: {error.strerror}") from error
+    """Write texts, by their files' names, into a folder."""
+    for name, text in files.items():
+        with open_output(output / name) as out:
+            out(text.removesuffix("\n"))
 
 
 def summary_lines(plain: dict[str, Any]) -> list[str]:

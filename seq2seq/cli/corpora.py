@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from seq2seq.cli import inputs, options, shared
 from seq2seq.errors import UserError
-from seq2seq.files import open_output
+from seq2seq.files import open_output, require_other
 
 if TYPE_CHECKING:
     from seq2seq.interface import Translation
@@ -117,10 +117,14 @@ def make_corpus(
     translator = shared.load(folders, **engine)
     src, tgt = translator.src_lang, translator.tgt_lang
     lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, languages), src, tgt, hint)
+    require_other(output, *lines.files, engine.get("shortlist"))
     if resume:
         inputs.require_regular(output, *lines.files)
     values = {"form": form, "languages": languages, **shared.output_settings(engine), **changes}
     with open_output(output, shared.made_of(folders, lines, values), resume=resume) as out:
+        if out.is_complete:
+            print(f"{output} is already complete", file=sys.stderr)
+            return
 
         def render(job: shared.Job, number: int, source: str, best: "Sequence[Translation]") -> list[str]:
             translation = best[0].text

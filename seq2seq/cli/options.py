@@ -52,8 +52,12 @@ Format = Annotated[
     Literal["auto", "lines"],
     files("--format", help="auto: what the ending of --input says; lines: one text per line, whatever the ending."),
 ]
-Output = Annotated[Path | None, files(help="File to write, complete or not at all. [dim]default: stdout[/dim]")]
-Resume = Annotated[bool, files("--resume", help="Resume an interrupted --output.")]
+Output = Annotated[
+    Path | None, files(help="File to write, complete or not at all; also .gz .bz2 .xz. [dim]default: stdout[/dim]")
+]
+Resume = Annotated[
+    bool, files("--resume", help="Begin --output, or go on if an earlier command was interrupted; done if complete.")
+]
 Workers = Annotated[int, files(min=1, help="Processes that translate a file or stdin on the CPU.")]
 Interactive = Annotated[bool, files("--interactive", help="Ask for sentences one by one.")]
 NBest = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
-from seq2seq.files import open_output, read_lines
+from seq2seq.files import open_output, read_lines, require_other
 
 if TYPE_CHECKING:
     from seq2seq.interface import ScoredTranslation
@@ -42,6 +42,7 @@ def score(
     """
     from seq2seq.evaluation.metrics import require_same_length
 
+    require_other(output, input_, translations)
     sources, targets = list(read_lines(input_)), list(read_lines(translations))
     require_same_length(len(targets), len(sources), against="input")
     folders = shared.choose_models(model)

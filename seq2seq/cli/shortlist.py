@@ -9,7 +9,7 @@ import typer
 from seq2seq.cli import options, shared
 from seq2seq.drafts import resolve
 from seq2seq.errors import UserError
-from seq2seq.files import open_output, require_writable
+from seq2seq.files import open_output, require_other, require_writable
 
 File = Annotated[Path, options.files("--output", help="Shortlist to write.")]
 Best = Annotated[int, typer.Option(min=1, help="Most target subwords of each source subword.")]
@@ -39,6 +39,8 @@ def shortlist(
         raise UserError(
             f"{bundle} has no run beside it, whose training pairs the shortlist is learned from: give --model runs/NAME"
         )
+    for file in (output, vmap):
+        require_other(file, run / "config.yaml", *(bundle / name for name in ("config.json", "model.safetensors")))
     require_writable(output)
     if vmap is not None:
         require_writable(vmap)

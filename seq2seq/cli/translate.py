@@ -12,7 +12,7 @@ import typer
 from seq2seq.cli import inputs, options, shared
 from seq2seq.documents.document import is_document, require_plain, translate_document
 from seq2seq.errors import UserError
-from seq2seq.files import open_output, read_lines
+from seq2seq.files import open_output, read_lines, require_other
 from seq2seq.glossary import Glossary
 
 
@@ -60,7 +60,8 @@ def translate(
     --model given several times is an ensemble. An --input that ends in .srt .vtt .po .xliff .tmx .html or .md is
     translated as a document into --output; its markup is kept.
 
-    --resume continues an interrupted --output; the finished file is the same as without the interruption.
+    --resume begins --output, continues an interrupted one, which then is the same as without the interruption, or
+    says that it is complete.
 
     A line longer than 99 of 100 lines that the model was trained on is translated sentence by sentence; a sentence
     of more than 200 tokens is translated in pieces, with a warning. An error is one line on stderr, and the exit
@@ -74,6 +75,8 @@ def translate(
         if input_ is None or output is None:
             raise typer.BadParameter("--resume goes on with a file: give --input and --output")
         inputs.require_regular(input_, output)
+    piped = None if texts or input_ or testset or interactive else Path("/dev/stdin")
+    require_other(output, piped, input_, reference, glossary, engine.get("shortlist"))
     document = input_ if input_ is not None and format_ == "auto" and is_document(input_) else None
     if input_ is not None and document is None and format_ == "auto":
         require_plain(input_)
@@ -95,6 +98,9 @@ def translate(
     values |= {"prefix": prefix, "phrase": phrase, "ban": ban, "glossary_digest": terms.digest if terms else None}
     made_of = shared.made_of(folders, lines, values)
     with open_output(None if document else output, made_of, resume=resume) as out:
+        if out.is_complete:
+            print(f"{output} is already complete", file=sys.stderr)
+            return
         translator = shared.load(folders, **engine)  # slow: only after the checks of the input
         request = dataclasses.replace(request, align=as_json and translator.can_align)
         job = shared.Job(translator, request, prefix, phrase or [], as_json)

@@ -1,8 +1,8 @@
 """Translate files in shards of lines, here or by workers of a cluster; a killed job continues after its last shard.
 
 A shard holds a multiple of the lines that `Translator.stream` takes at a time, so that cutting a file changes no line's
-translation. An output has its input's name and one line for every line of the input. The output folder's .finished/
-records each output's digest and the values that the output depends on; .parts/ holds the shards of unfinished outputs.
+translation. An output has its input's name and one line for every line of the input. In the output folder, .seq2seq/
+has records of each output's digest and the values that the output depends on, and the shards of unfinished outputs.
 """
 
 import glob
@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from filelock import FileLock, Timeout
 
 from seq2seq import __version__
 from seq2seq.cache import digest_files, run_step
+from seq2seq.drafts import FINISHED, PARTS, WORK, claimed, replacing
 from seq2seq.errors import UnfinishedError, UserError
-from seq2seq.files import read_lines
+from seq2seq.files import read_lines, require_other
 from seq2seq.interface import SearchRequest
 from seq2seq.lines import COMPRESSED
 from seq2seq.settings.search import change_search
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SHARD = 2 * CHUNK_LINES  # lines
 _READERS = 4  # processes of a cluster that read files to find their shards, some files ahead of the translation
-_FINISHED, _PARTS, _LINES = ".finished", ".parts", "lines"
+_LINES = "lines"
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class BulkFile:
     @property
     def parts(self) -> Path:
         """Folder of the file's shards."""
-        return self.target.parent / _PARTS / self.target.name
+        return self.target.parent / WORK / PARTS / self.target.name
 
     @property
     def record(self) -> Path:
         """File that records that the output is finished."""
-        return self.target.parent / _FINISHED / f"{self.target.name}.json"
+        return self.target.parent / WORK / FINISHED / f"{self.target.name}.json"
 
     def tasks(self) -> Iterator[ShardTask]:
         """Yield the file's shards; the folder of the shards depends on the model, the text and the settings."""
@@ -114,16 +114,15 @@ class BulkFile:
 
     def finish(self) -> None:
         """Join the shards into the output."""
-        draft = self.target.with_name(f".{self.target.name}.draft")
-        with draft.open("wb") as out:
-            for task in self.tasks():
-                with (task.folder / _LINES).open("rb") as part:
-                    shutil.copyfileobj(part, out)
-            out.flush()
-            os.fsync(out.fileno())  # before the shards are removed
-        record = {"made_of": self.made_of, "output": digest_files([draft])[0]}
-        self.record.write_text(json.dumps(record), encoding="utf-8")
-        draft.replace(self.target)  # a finished output has a record and its final name
+        with replacing(self.target) as draft:  # a finished output has a record and its final name
+            with draft.open("wb") as out:
+                for task in self.tasks():
+                    with (task.folder / _LINES).open("rb") as part:
+                        shutil.copyfileobj(part, out)
+                out.flush()
+                os.fsync(out.fileno())  # before the shards are removed
+            record = {"made_of": self.made_of, "output": digest_files([draft])[0]}
+            self.record.write_text(json.dumps(record), encoding="utf-8")
         shutil.rmtree(self.parts, ignore_errors=True)
 
 
@@ -132,16 +131,15 @@ def claim(output: Path) -> Iterator[None]:
     """Make the output folder, and lock it against other jobs.
 
     Raises:
-        UserError: another job has locked the folder.
+        UserError: another command writes to the folder.
         UnfinishedError: the folder cannot be written.
     """
     try:
-        for name in (_FINISHED, _PARTS):
-            (output / name).mkdir(parents=True, exist_ok=True)
-        with FileLock(output / _PARTS / "lock", timeout=0):
+        output.mkdir(parents=True, exist_ok=True)
+        with claimed(output.resolve(), inside=True) as work:
+            for name in (FINISHED, PARTS):
+                (work / name).mkdir(exist_ok=True)
             yield
-    except Timeout as error:
-        raise UserError(f"--output {output}: another job is at work there") from error
     except OSError as error:
         raise UnfinishedError(
             f"--output {output} cannot be written ({error.strerror or error}): "
@@ -176,8 +174,9 @@ def plan_file(decides: Mapping[str, Any], output: Path, lines: int, source: Path
     """Read a file and return its shards of so many lines; none if the output is finished.
 
     Raises:
-        UserError: the file cannot be read, or another job wrote the output.
+        UserError: the file cannot be read, is its own output, or another job wrote the output.
     """
+    require_other(output / source.name, source)
     digest, starts = _survey(source, lines)
     file = BulkFile(source.resolve(), output.resolve() / source.name, {"input": digest, **decides}, starts)
     if not file.is_finished():

@@ -8,7 +8,7 @@ from seq2seq.errors import UserError
 from seq2seq.evaluation.analysis import Analysis, Translated, analyse, count_words
 from seq2seq.explain.analysis_page import write_analysis_page
 from seq2seq.explain.focus import find_focus
-from seq2seq.files import open_output
+from seq2seq.files import open_output, output_folder
 from seq2seq.settings.loading import load_config
 from seq2seq.text.corpus import open_splits
 from seq2seq.translator import Translator
@@ -42,13 +42,7 @@ def write_analysis(
     sources = [source for test_set in files for source in test_set.sources]
     hypotheses = [hypothesis for test_set in files for hypothesis in test_set.hypotheses]
     frequencies = None if texts is None else count_words(texts, sources)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise UserError(f"--output {output} is a file: name a folder") from error
-    except OSError as error:
-        raise UserError(f"--output {output} cannot be made: {error.strerror}") from error
-    with open_output(output / NUMBERS) as numbers, open_output(output / PAGE) as page:
+    with output_folder(output), open_output(output / NUMBERS) as numbers, open_output(output / PAGE) as page:
         focus = None if translator is None else find_focus(translator, sources, hypotheses)
         analysis = analyse(files, *languages, frequencies, focus, worst)
         numbers(json.dumps(analysis.to_dict(), ensure_ascii=False))

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from seq2seq.drafts import replacing
 from seq2seq.errors import UserError
 from seq2seq.lab.runs import Curve, Lab, Run, read_lab
 from seq2seq.lab.verdicts import BASELINE, RULE, Measured, Verdict, judge, read_claims
@@ -61,7 +62,8 @@ def fill(page: Path, key: str, text: str) -> None:
     _, has_end, tail = rest.partition(end)
     if not has_begin or not has_end:
         raise UserError(f"{page} has only one of {begin} and {end}: put the other one back")
-    page.write_text(f"{head}{begin}\n{text.strip()}\n{end}{tail}", encoding="utf-8")
+    with replacing(page) as draft:
+        draft.write_text(f"{head}{begin}\n{text.strip()}\n{end}{tail}", encoding="utf-8")
 
 
 def to_plain(lab: Lab, verdicts: Sequence[Verdict]) -> dict[str, Any]:

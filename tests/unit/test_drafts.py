@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from seq2seq.drafts import draft_of, sweep
+from seq2seq.drafts import claimed, draft_of, replacing, sweep
+from seq2seq.errors import UserError
 from seq2seq.files import find_model
 
 
@@ -149,7 +152,7 @@ def test_two_writers_do_not_take_each_others_drafts(tmp_path: Path) -> None:
 
 
 def test_other_folders_of_a_like_name_are_left_alone(tmp_path: Path) -> None:
-    names = [".model-abcdefgh", ".models-abcdefgh.draft", ".model-abcdefg.draft"]
+    names = [".model-abcdefgh", ".model-abcdefgh.draft", ".models-abcdefgh.seq2seq-draft"]
     for name in names:
         (tmp_path / name).mkdir()
     (tmp_path / "file").write_text("mine")
@@ -170,3 +173,50 @@ def test_a_link_stays_and_its_folder_keeps_its_permissions(tmp_path: Path) -> No
     assert [path.name for path in folder.iterdir()] == ["after"]
     assert folder.stat().st_mode & 0o777 == 0o700
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "link"]
+
+
+COUNT = """
+import sys, time
+from pathlib import Path
+from seq2seq.drafts import claimed
+from seq2seq.errors import UserError
+counter, done = Path("counter"), 0
+while done < 50:
+    try:
+        with claimed(Path("out").absolute()):
+            count = int(counter.read_text())
+            time.sleep(1e-4)
+            counter.write_text(str(count + 1))
+            done += 1
+    except UserError:
+        time.sleep(1e-4)
+"""
+
+
+def test_an_output_has_one_writer_at_a_time_though_each_removes_its_lock(tmp_path: Path) -> None:
+    (tmp_path / "counter").write_text("0")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    started = [subprocess.Popen([sys.executable, "-c", COUNT], cwd=tmp_path, env=environment) for _ in range(3)]
+    assert [process.wait() for process in started] == [0, 0, 0]
+    assert (tmp_path / "counter").read_text() == "150"
+    assert os.listdir(tmp_path) == ["counter"]
+
+
+def test_a_folder_that_another_process_writes_locks_the_files_in_it(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from seq2seq.drafts import replacing\nwith replacing(Path('a')): pass"
+    with claimed(tmp_path, inside=True):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
+        with replacing(tmp_path / "b") as draft:
+            draft.touch()
+    assert f"a is being written by process {os.getpid()} on".encode() in result.stderr
+    assert os.listdir(tmp_path) == ["b"]
+
+
+@pytest.mark.parametrize("name", [".out.seq2seq", ".out.seq2seq/notes"])
+def test_what_has_the_name_of_work_but_is_the_users_is_not_touched(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match=r"\.out\.seq2seq is no work folder of this program"), claimed(tmp_path / "out"):
+        pass
+    assert (tmp_path / name).read_text() == "mine"

@@ -3,12 +3,13 @@ import io
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.files import count_lines, find_model, open_output, read_lines, require_writable
+from seq2seq.files import count_lines, find_model, open_output, read_lines, require_other, require_writable
 
 
 def test_lines_end_with_lf_or_crlf_and_with_nothing_else(tmp_path):
@@ -44,6 +45,60 @@ def test_output_appears_under_its_name_only_when_it_is_complete(tmp_path):
         assert file.read_text() == "before\n"
     assert file.read_bytes() == "niño\n\n".encode()
     assert os.listdir(tmp_path) == ["out.es"]
+
+
+@pytest.mark.parametrize("made_of", [None, {"model": "a"}])
+def test_the_second_command_that_writes_an_output_is_refused_and_names_the_first(tmp_path, made_of):
+    (tmp_path / "link").symlink_to("out")
+    mine = {tmp_path / name: f"my {name}" for name in ("out.partial", "out.progress", "out.tmp", ".out.lock")}
+    for file, text in mine.items():
+        file.write_text(text)
+    with open_output(tmp_path / "out", made_of) as first:
+        first("first")
+        for other in (None, {"model": "a"}, {"model": "b"}):
+            with pytest.raises(UserError, match=rf"out is being written by process {os.getpid()} on .*: wait for it"):
+                open_output(tmp_path / "link", other, resume=other is not None).__enter__()
+        first("too")
+    assert (tmp_path / "link").read_text() == "first\ntoo\n"
+    assert {file: file.read_text() for file in mine} == mine
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".bz2", ".xz"])
+@pytest.mark.parametrize("count", [0, 2, 5])
+def test_an_output_is_compressed_by_its_ending_also_when_it_is_resumed(tmp_path, ending, count):
+    lines = [f"línea {number}" for number in range(count)]
+
+    def write(file: Path, stop: int, **options: bool) -> None:
+        with open_output(file, {"model": "a"}, **options) as out:
+            for number, line in enumerate(lines[out.inputs :], out.inputs + 1):
+                if number > stop:
+                    raise KeyboardInterrupt
+                out(line)
+                if number % 2 == 0:
+                    out.commit(number)
+
+    straight, killed = tmp_path / f"a{ending}", tmp_path / f"b{ending}"
+    write(straight, count)
+    with suppress(KeyboardInterrupt):
+        write(killed, 3)
+    write(killed, count, resume=True)
+    assert killed.read_bytes() == straight.read_bytes()
+    assert list(read_lines(killed)) == lines
+    assert ending == "" or straight.stat().st_size > 0
+
+
+def test_an_output_is_none_of_the_inputs_however_it_is_called(tmp_path):
+    file, other = tmp_path / "file", tmp_path / "other"
+    (tmp_path / "folder").mkdir()
+    for path in (file, other):
+        path.touch()
+    (tmp_path / "soft").symlink_to(file)
+    (tmp_path / "hard").hardlink_to(file)
+    for output in (file, tmp_path / "soft", tmp_path / "hard", tmp_path / "folder/../file"):
+        with pytest.raises(UserError, match=r"would replace the input .*file: choose another name"):
+            require_other(output, other, None, file)
+    require_other(file, other, tmp_path / "none")
+    require_other(Path(os.devnull), Path(os.devnull))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

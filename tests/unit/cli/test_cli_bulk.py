@@ -1,12 +1,12 @@
 """Bulk translation, as a user asks for it."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from filelock import FileLock
 
 from seq2seq.distributed import bulk
 
@@ -49,7 +49,7 @@ def test_it_is_the_translation_of_each_file_and_finished_files_are_skipped(run, 
         status, alone, _ = run("--input", mono / name)
         assert (out / name).read_text() == alone
     names = ["a.en", "b.en", "c.en"]
-    assert tree(out) == [*(f".finished/{name}.json" for name in names), ".parts/lock", *names]
+    assert tree(out) == [*(f".seq2seq/finished/{name}.json" for name in names), *names]
     (out / "b.en").unlink()
     times = (out / "a.en").stat().st_mtime_ns
     status, _, err = translate()
@@ -114,8 +114,9 @@ def test_bad_input_is_refused_in_one_line(translate, mono: Path):
     assert "c.en.gz is compressed, but its output would not be" in translate("--input", mono.parent / "c.en.gz")[2]
     (mono.parent / "a.en").write_text("x\n")
     assert "would have one output" in translate("--input", mono.parent / "a.en")[2]
-    with FileLock(mono.parent / "out" / ".parts" / "lock"):
-        assert "out: another job is at work there" in translate()[2]
+    with bulk.claim(mono.parent / "out"):
+        assert f"out is being written by process {os.getpid()} on" in translate()[2]
+    assert "would replace the input" in translate("--output", mono)[2]
     assert "a.en cannot be written (" in translate("--output", mono.parent / "a.en")[2]
 
 

@@ -114,7 +114,7 @@ def test_a_model_without_attention_has_none_to_show(attend, tokenizer, tmp_path)
 
 @pytest.mark.parametrize(
     ("file", "message"),
-    [("deep", "cannot write to {folder}: "), ("deep/out", "--output {folder} is a file: name a folder\n")],
+    [("deep", "--output {folder} cannot be made: "), ("deep/out", "--output {folder} is a file: name a folder\n")],
 )
 def test_a_file_instead_of_the_folder_is_one_line_and_stays(attend, tmp_path, file, message):
     (tmp_path / file).parent.mkdir(exist_ok=True)

@@ -26,23 +26,43 @@ def test_an_interrupted_file_goes_on_as_if_nothing_had_happened_unless_something
         patched.setattr("seq2seq.cli.shared.show", breaking_at(7))
         assert run(*options, "--output", broken)[0] == 130
     assert not broken.exists()
-    begun = (tmp_path / "broken.es.partial").read_bytes()
+    partial = tmp_path / ".broken.es.seq2seq/partial"
+    begun = partial.read_bytes()
     resume = (*options, "--output", broken, "--resume")
-    assert "broken.es.partial was made with beam=None, not 2: --resume it with the same" in run(*resume, "--beam", 2)[2]
+    assert "broken.es was made with beam=None, not 2: --resume it with the same" in run(*resume, "--beam", 2)[2]
     for file, name in ((source, "input"), (terms, "glossary")):
         before = file.read_text()
         file.write_text(before.replace("see", "drinks").replace("cat 9", "dog 9"))
         status, _, err = run(*resume)
         assert (status, err.count("\n")) == (1, 1)
         assert re.search(rf"made with {name}_digest=\w+, not \w+: .*leave out --resume to begin anew", err)
-        assert (tmp_path / "broken.es.partial").read_bytes() == begun
+        assert partial.read_bytes() == begun
         file.write_text(before)
     terms.write_text("see\tve\n")  # a comment changes no translation
     assert run(*resume)[0] == 0
     assert broken.read_bytes() == complete.read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.es", "complete.es", "in.en", "terms.tsv"]
-    assert "nothing to resume" in run(*resume)[2]
+    assert [path.name for path in partial.parent.iterdir()] == ["progress.json"]  # by which it is known
+    assert "broken.es was made with beam=None, not 2" in run(*resume, "--beam", 2)[2]
+    assert run(*resume)[::2] == (0, f"{broken} is already complete\n")
+    broken.write_text("corrected by hand\n")
+    assert "broken.es has changed since it was complete" in run(*resume)[2]
     assert run("hola", "--resume")[0] == 2
+
+
+@pytest.mark.slow
+def test_without_resume_the_same_command_says_what_it_begins_anew(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 1)
+    source, output = tmp_path / "in.en", tmp_path / "out.es"
+    source.write_text("The cat.\n" * 3)
+    options = ("--input", source, "--output", output, "--max-length", "2")
+    with monkeypatch.context() as patched:
+        patched.setattr("seq2seq.cli.shared.show", breaking_at(3))
+        assert run(*options)[0] == 130
+    status, _, err = run(*options)
+    assert status == 0
+    assert "out.es: an interrupted command wrote 2 inputs, which are now written anew; --resume would go on" in err
+    output.unlink()
+    assert run(*options, "--resume")[::2] == (0, "")  # begins, since there is nothing
 
 
 def test_what_cannot_be_read_or_written_again_is_not_resumed(run, tmp_path):
@@ -76,7 +96,7 @@ def test_a_killed_translation_resumes_to_the_same_file(bundle_folder, tmp_path):
     command = [sys.executable, "translate.py", "--model", bundle_folder, "--device=cpu", "--input", source, "--beam=1"]
     subprocess.run([*command, "--output", whole], cwd=ROOT, check=True)
     process = subprocess.Popen([*command, "--output", killed], cwd=ROOT)
-    progress = tmp_path / "killed.es.progress"
+    progress = tmp_path / ".killed.es.seq2seq/progress.json"
     while not (progress.is_file() and json.loads(progress.read_text())["inputs"]):
         assert process.poll() is None, "it ended before it could be killed"
         time.sleep(0.01)

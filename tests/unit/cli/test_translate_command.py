@@ -1,4 +1,7 @@
+import bz2
+import gzip
 import json
+import lzma
 import os
 import shutil
 from pathlib import Path
@@ -236,3 +239,23 @@ def test_evaluate_scores_a_finished_translation(seq2seq, tmp_path, testset):
     assert (status, err) == (0, "")
     assert "chrF++" in out
     assert seq2seq("evaluate", "--hypotheses", file)[0] == 2
+
+
+@pytest.mark.slow
+def test_an_output_that_is_an_input_is_refused_and_a_compressed_one_is_written(run, seq2seq, source, tmp_path):
+    other = source
+    source, link = tmp_path / "in.en.gz", tmp_path / "link"
+    source.write_bytes(gzip.compress(b"The cat.\n"))
+    link.symlink_to(source)
+    words = ("--input", source, "--output")
+    for output in (source, link):
+        assert "would replace the input" in run(*words, output)[2]
+        assert "would replace the input" in run("--input", other, "--glossary", source, "--output", output)[2]
+        scored = ("score", "--input", other, "--translations", source, "--output", output)
+        assert "would replace the input" in seq2seq(*scored)[2]
+    assert gzip.decompress(source.read_bytes()) == b"The cat.\n"
+    status, plain, _ = run("--input", source)
+    assert status == 0
+    for ending, module in ((".gz", gzip), (".bz2", bz2), (".xz", lzma)):
+        assert run(*words, tmp_path / f"out{ending}", "--resume")[0] == 0
+        assert module.open(tmp_path / f"out{ending}", "rt").read() == plain
