@@ -23,7 +23,8 @@ def standard_streams() -> Iterator[None]:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 (as sys opens it)
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="replace" if name == "stdin" else "backslashreplace")
+            with contextlib.suppress(OSError):  # a caller of `main` has read some of stdin, or moved the stream
+                stream.reconfigure(encoding="utf-8", errors="replace" if name == "stdin" else "backslashreplace")
     try:
         try:
             yield
