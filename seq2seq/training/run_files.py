@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.cache import stat_files
-from seq2seq.drafts import replacing
+from seq2seq.drafts import WORK, replacing
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.extras import resume_command
 from seq2seq.settings.config import Config
@@ -102,7 +102,7 @@ def write_text(path: Path, text: str) -> None:
 
 def is_untouched(folder: Path) -> bool:
     """Return whether no run saved anything in the folder, so that its name is still free."""
-    names = {path.name for path in folder.iterdir() if path.suffix != ".tmp"}  # drafts of killed processes
+    names = {path.name for path in folder.iterdir() if path.suffix != WORK}  # left by killed processes
     return names <= {"config.yaml", "checkpoints", "lock", "sweep.json"} and not any((folder / "checkpoints").glob("*"))
 
 

@@ -2,12 +2,14 @@
 
 import contextlib
 import itertools
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
 
+from seq2seq.drafts import WORK
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.prepare import corpus_digests
@@ -18,7 +20,7 @@ from seq2seq.training.processes import agree
 from seq2seq.training.run_files import forget_after, is_untouched, point, write_text
 from seq2seq.training.run_state import NOTHING, state_of, step_of
 
-_DRAFTS = (".*.tmp", "config.yaml.tmp", "metrics.tmp", "loggers.json.tmp", "checkpoints/*.tmp")
+_DRAFTS = (f".*{WORK}", "checkpoints/*.tmp")
 _LOGS = ("metrics.csv", "loggers.json", "events.out.tfevents.*")  # of a run that was killed before it saved anything
 
 
@@ -101,7 +103,7 @@ def _take(folder: Path) -> None:
 
 def _remove(folder: Path, patterns: Iterable[str]) -> None:
     for path in [path for pattern in patterns for path in folder.glob(pattern)]:
-        path.unlink()
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def write_config(config: Config, folder: Path) -> None:

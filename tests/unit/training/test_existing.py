@@ -111,9 +111,11 @@ def test_a_run_that_saved_nothing_begins_anew_with_any_settings(
     config: Config, tmp_path: Path, settings: str | None, resume: str | None
 ) -> None:
     folder = make_run(config, tmp_path, results=False, checkpoint=False)
-    left = ["checkpoints/saving.tmp", ".results.json.123.tmp", "events.out.tfevents.1", "sweep.json", "lock", "notes"]
+    left = ["checkpoints/saving.tmp", "events.out.tfevents.1", "sweep.json", "lock", "notes"]
     for name in left:
         (folder / name).touch()
+    (folder / ".results.json.seq2seq").mkdir()
+    (folder / ".results.json.seq2seq/new").touch()
     if settings is not None:
         (folder / "config.yaml").write_text(settings)
     other = replace(config, seed=3, resume=resume)
@@ -128,7 +130,8 @@ def test_a_run_that_saved_nothing_begins_anew_with_any_settings(
 def test_a_run_that_was_killed_before_its_settings_had_their_name_begins_anew(config: Config, tmp_path: Path) -> None:
     folder = make_run(config, tmp_path, results=False, checkpoint=False)
     (folder / "metrics.csv").unlink()
-    (folder / "config.yaml").rename(folder / ".config.yaml.77.tmp")
+    (folder / ".config.yaml.seq2seq").mkdir()
+    (folder / "config.yaml").rename(folder / ".config.yaml.seq2seq/new")
     prepare_folder(replace(config, resume=None), tmp_path)
     release_folder(folder)
     assert {path.name for path in folder.iterdir()} == {"checkpoints", "lock", "config.yaml"}
