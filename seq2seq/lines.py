@@ -5,18 +5,19 @@ import gzip
 import lzma
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from io import BufferedIOBase
+from io import BufferedIOBase, BufferedReader, RawIOBase
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from seq2seq.errors import UserError, in_short
 
-_MODULES = {".gz": gzip, ".bz2": bz2, ".xz": lzma}
-COMPRESSED = tuple(_MODULES)  # endings of files that are decompressed when they are read, and compressed when written
+_DECOMPRESSORS = {".bz2": bz2.BZ2Decompressor, ".xz": lzma.LZMADecompressor}
+COMPRESSED = (".gz", *_DECOMPRESSORS)  # endings of files that are decompressed when read and compressed when written
 MAX_LINE = 1 << 20  # bytes of a line, without its end; a longer line is a sign of a damaged file
+_BLOCK = 1 << 16  # bytes of a compressed file that are read at a time
 _BOM = b"\xef\xbb\xbf"
 _BINARY = "is binary, not UTF-8 text (it has NUL bytes): check the file's format and its name's ending"
 _DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
@@ -144,16 +145,53 @@ def open_bytes(path: Path | None) -> Iterator[BufferedIOBase]:
 def _open(path: Path | None) -> AbstractContextManager[BufferedIOBase]:
     if path is None:
         return nullcontext(cast(BufferedIOBase, sys.stdin.buffer))
-    module = _MODULES.get(path.suffix)
-    return path.open("rb") if module is None else module.open(path, "rb")
+    if path.suffix in COMPRESSED and path.is_file() and path.stat().st_size == 0:
+        raise EOFError("it has 0 bytes")
+    if path.suffix == ".gz":
+        return gzip.open(path, "rb")
+    decompressor = _DECOMPRESSORS.get(path.suffix)
+    return path.open("rb") if decompressor is None else BufferedReader(_Streams(path, decompressor), _BLOCK)
 
 
 def compressing(path: Path, file: BufferedIOBase) -> BufferedIOBase:
     """Return a writer of one more member of a compressed file, by the path's ending; of a plain file, the file."""
     if path.suffix == ".gz":
         return gzip.GzipFile("", "wb", fileobj=file, mtime=0)  # without name and time, so that bytes depend on the text
-    module = _MODULES.get(path.suffix)
-    return file if module is None else module.open(file, "wb")
+    return {".bz2": bz2.open, ".xz": lzma.open}[path.suffix](file, "wb") if path.suffix in _DECOMPRESSORS else file
+
+
+class _Streams(RawIOBase):
+    """Decompresses all streams of a file; `lzma.open` and `bz2.open` end in silence at a stream that begins damaged."""
+
+    def __init__(self, path: Path, decompressor: Callable[[], Any]) -> None:
+        self._file, self._new, self._stream = path.open("rb"), decompressor, decompressor()
+        self._padding = b"\0" if path.suffix == ".xz" else b""  # may fill the space between streams
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:
+        text = b""
+        while not text:
+            packed = b""
+            if self._stream.eof:
+                packed = self._stream.unused_data
+                while not (packed := packed.lstrip(self._padding)):
+                    if not (packed := self._file.read(_BLOCK)):
+                        return 0
+                self._stream = self._new()
+            elif self._stream.needs_input and not (packed := self._file.read(_BLOCK)):
+                raise EOFError("it ends within a stream")
+            try:
+                text = self._stream.decompress(packed, len(buffer))
+            except OSError as error:  # of bz2, which has no exception of its own
+                raise lzma.LZMAError(str(error)) from error
+        buffer[: len(text)] = text
+        return len(text)
 
 
 def _name(path: Path | None) -> str:

@@ -70,6 +70,20 @@ def test_a_corpus_is_read_or_refused_in_one_line(
     assert SECRET not in f"{pairs} {refusal}"
 
 
+@pytest.mark.parametrize("ending", [".gz", ".xz"])
+@LASTING
+@given(share=st.floats(0, 0.999), byte=st.integers(0, 255))
+def test_a_changed_byte_of_two_streams_loses_no_pair_in_silence(
+    ending: str, share: float, byte: int, folder: Path
+) -> None:
+    data = bytearray(packed(ending, LINES.encode()) + packed(ending, LINES.encode()))
+    data[int(share * len(data))] = byte
+    path = folder / f"corpus.tsv{ending}"
+    path.write_bytes(data)
+    pairs, refusal = read(str(path))
+    assert refusal or len(pairs) == 8
+
+
 @LASTING
 @given(
     name=st.sampled_from([*TEXTS, ".parquet", ".tsv.gz", ".jsonl.xz", ".tmx.gz", ".en"]), data=st.binary(max_size=200)

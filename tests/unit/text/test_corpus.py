@@ -14,6 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from seq2seq.errors import UserError
+from seq2seq.files import read_lines
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import names_corpus, open_corpora, read_pairs
 
@@ -95,6 +96,36 @@ def test_parallel_files_are_read_side_by_side(tmp_path: Path, ending: str, opene
     spec = f"news+c++.en{ending}+news+c++.es{ending}"
     assert read(spec, tmp_path) == PAIRS
     assert [corpus.stem for corpus in open_corpora(spec, str(tmp_path), DataConfig())] == ["news+c++"]
+
+
+GZ, XZ = ([pack(f"{part}\t{part}\n".encode()) for part in "ab"] for pack in (gzip.compress, lzma.compress))
+
+
+STREAMS = {
+    "gz": ("a.tsv.gz", GZ[0] + GZ[1] + b"\0" * 5, None),
+    "xz": ("a.tsv.xz", XZ[0] + b"\0" * 8 + XZ[1] + b"\0" * 4, None),
+    "gz damaged": ("a.tsv.gz", GZ[0] + b"\0" + GZ[1][1:], "Not a gzipped file"),
+    "xz damaged": ("a.tsv.xz", XZ[0] + b"\0" + XZ[1][1:], "Input format not supported"),
+    "gz cut": ("a.tsv.gz", GZ[0] + GZ[1][:-1], "ended before"),
+    "xz cut": ("a.tsv.xz", XZ[0] + XZ[1][:-1], "it ends within a stream"),
+    "xz cut early": ("a.tsv.xz", XZ[0] + XZ[1][:1], "it ends within a stream"),
+    "gz and a page": ("a.tsv.gz", GZ[0] + GZ[1] + b"<html>", "Not a gzipped file"),
+    "xz and a page": ("a.tsv.xz", XZ[0] + XZ[1] + b"<html>", "Input format not supported"),
+    "gz empty": ("a.tsv.gz", b"", "it has 0 bytes"),
+    "xz empty": ("a.tsv.xz", b"", "it has 0 bytes"),
+}
+
+
+@pytest.mark.parametrize("case", STREAMS)
+def test_all_streams_of_a_compressed_file_are_read_or_the_file_is_refused(tmp_path: Path, case: str):
+    name, content, reason = STREAMS[case]
+    (tmp_path / name).write_bytes(content)
+    if reason is None:
+        assert read(name, tmp_path) == [("a", "a"), ("b", "b")]
+        return
+    for run in (lambda: read(name, tmp_path), lambda: list(read_lines(tmp_path / name))):
+        with pytest.raises(UserError, match=f"{name} is damaged or no {name[-2:]} data .*{reason}"):
+            run()
 
 
 def test_patterns_expand_sorted_and_names_start_at_the_root(tmp_path: Path):
