@@ -93,9 +93,9 @@ class Lines:
                 else:
                     yield self._decode(text)
 
-    def bad(self, reason: str) -> BadLine:
-        """Return the last line that was read as a bad line."""
-        return BadLine(self.path, self._start, self.number, reason)
+    def bad(self, reason: str, number: int | None = None) -> BadLine:
+        """Return a line, by default the last line that was read, as a bad line."""
+        return BadLine(self.path, self._start, number or self.number, reason)
 
     def _decode(self, line: bytes) -> str | BadLine:
         try:

@@ -2,9 +2,10 @@
 
 import csv
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NoReturn, cast
 from xml.parsers import expat
@@ -17,6 +18,7 @@ from seq2seq.text.normalise import replace_surrogates
 Pair = tuple[str, str]
 Record = Pair | BadLine
 _ROWS = 8192  # rows of a Parquet file that are read at a time
+_ROW_LINES = 100  # lines of a CSV row; a quote that is open for longer is stray
 _CHUNK = 1 << 16  # bytes of a TMX file that are parsed at a time
 _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))  # TMX elements that hold markup of the original document
 
@@ -73,7 +75,7 @@ def _parse_json(line: str, data: DataConfig) -> Pair | None:
 def _read_csv(path: Path, data: DataConfig) -> Iterator[Record]:
     lines = Lines(path)
     rows = _split_csv(lines)
-    header = next((row for row in rows if row), None)
+    header = next(rows, None)
     if header is None:
         return
     if isinstance(header, BadLine):
@@ -83,37 +85,43 @@ def _read_csv(path: Path, data: DataConfig) -> Iterator[Record]:
         columns = find_columns(header, data)
     except UserError as error:
         raise lines.bad(str(error)).error() from error
-    for row in rows:
-        if not row:  # a blank line
-            continue
-        if isinstance(row, BadLine):
-            yield row
-        elif len(row) != len(header):
-            yield lines.bad(f"has {len(row)} fields but the header has {len(header)}")
-        else:
-            yield pick(dict(zip(header, row, strict=True)), columns)
+    yield from (row if isinstance(row, BadLine) else pick(dict(zip(header, row, strict=True)), columns) for row in rows)
 
 
 def _split_csv(lines: Lines) -> Iterator[list[str] | BadLine]:
-    """Yield the fields of each row; a row with a bad line is this line."""
-    bad: list[BadLine] = []
+    """Yield the fields of the header and of each row with as many fields; a row with a bad line is this line.
+
+    A quote that nothing closes makes one bad line, and the lines that the CSV reader took for its text are read again.
+    """
+    source, ahead, number, width = iter(lines), deque[str | BadLine](), 1, 0
 
     def texts() -> Iterator[str]:
-        for line in lines:
-            if isinstance(line, BadLine):
-                bad.append(line)
+        nonlocal taken
+        while taken < _ROW_LINES:
+            if taken == len(ahead):
+                ahead.extend(islice(source, 1))
+            if taken == len(ahead):
+                return
+            line = ahead[taken]
+            taken += 1
             yield "\n" if isinstance(line, BadLine) else line + "\n"
 
-    rows = csv.reader(texts(), strict=True)
     while True:
+        taken, reason, row = 0, "", list[str]()
         try:
-            row = next(rows, None)
-        except csv.Error as error:  # the reader goes on with the next line
-            row = lines.bad(f"is not CSV: {error}")
-        if row is None:
+            row = next(csv.reader(texts(), strict=True), row)
+            if row and len(row) != (width := width or len(row)):
+                reason = f"has {len(row)} fields but the header has {width}"
+        except csv.Error as error:
+            reason = f"is not CSV: {error if taken == 1 else 'it opens a field with a quote that nothing closes'}"
+        if not taken:
             return
-        yield bad[0] if bad else row
-        bad.clear()
+        read = [ahead.popleft() for _ in range(1 if reason else taken)]
+        if bad := lines.bad(reason, number) if reason else next((x for x in read if isinstance(x, BadLine)), None):
+            yield bad
+        elif row:  # no blank line
+            yield row
+        number += len(read)
 
 
 def _read_parquet(path: Path, data: DataConfig) -> Iterator[Pair]:

@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from seq2seq.glossary import Glossary
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.corpus import Pair, read_pairs
+from seq2seq.text.corpus import Pair, open_corpora, read_pairs
 from tests.fuzz import seeds
 from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 
@@ -82,6 +82,19 @@ def test_a_changed_byte_of_two_streams_loses_no_pair_in_silence(
     path.write_bytes(data)
     pairs, refusal = read(str(path))
     assert refusal or len(pairs) == 8
+
+
+@LASTING
+@given(row=st.integers(0, 9), column=st.integers(0, 6), quoted=st.booleans())
+def test_a_stray_quote_of_a_csv_costs_at_most_its_row(row: int, column: int, quoted: bool, folder: Path) -> None:
+    rows = [f'"{n} a","{n} b"' if quoted else f"{n} a,{n} b" for n in range(10)]
+    rows[row] = rows[row][:column] + '"' + rows[row][column:]
+    path = folder / "corpus.csv"
+    path.write_text("\n".join(["en,es", *rows]))
+    (corpus,) = open_corpora(str(path), None, DataConfig())
+    records = list(corpus.read())
+    assert len(records) == 10
+    assert {(f"{n} a", f"{n} b") for n in range(10) if n != row} <= set(records)
 
 
 @LASTING

@@ -42,6 +42,31 @@ def test_a_bad_line_of_train_is_refused_or_counted(root: Path, case: str):
     assert sorted(texts(prepared)) == sorted(TRAIN)
 
 
+STRAY = {  # rows of a CSV; the numbers of the bad lines; the numbers of the lines of good rows
+    "in the first field": (['"a,b', "c,d", '"e","f"'], [2], ["c", "e"]),
+    "in the last field": (["a,b", 'c,"d', "e,f", 'g,"h, i"'], [3], ["a", "e", "g"]),
+    "in the last row": (["a,b", 'c,"d'], [3], ["a"]),
+    "before a thousand rows": (['a,"b', *["c,d"] * 999], [2], ["c"] * 999),
+    "and another row's quote": (['"a,b', "c,d", 'e,f"'], [2], ["c", "e"]),
+    "twice": (['a,"b', 'c,"d', "e,f"], [2, 3], ["e"]),
+    "no stray quote": (['"a\nz\nz",b', '"c ""x"", y","d\n"', 'e "x",f'], [], ["a\nz\nz", 'c "x", y', 'e "x"']),
+    "after a row of two lines": (['"a\nz",b', 'c,"d', "e"], [4, 5], ["a\nz"]),
+    "a bad line closes the row": (['"a\n\xff",b', "c,d"], [2, 3], ["c"]),
+}
+
+
+@pytest.mark.parametrize("case", STRAY)
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.xz"])
+def test_a_stray_quote_of_a_csv_costs_one_row(tmp_path: Path, case: str, name: str):
+    rows, bad, good = STRAY[case]
+    text = "\n".join(["en,es", *rows]).encode("latin-1")
+    (tmp_path / name).write_bytes(lzma.compress(text) if name.endswith(".xz") else text)
+    (corpus,) = open_corpora(name, str(tmp_path), DataConfig())
+    records = list(corpus.read())
+    assert [record.number for record in records if isinstance(record, BadLine)] == bad
+    assert [record[0] for record in records if not isinstance(record, BadLine)] == good
+
+
 def test_bad_lines_of_parallel_files_are_counted_once_a_pair(root: Path):
     sides = [[pair[side].encode() for pair in TRAIN] for side in (0, 1)]
     for side, language in zip(sides, ("en", "es"), strict=True):

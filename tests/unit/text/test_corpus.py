@@ -214,7 +214,7 @@ DEFECTS = {  # the file's content, and what is said of the file or, if the conte
         (b"en,es,es\nYes.,S.,S\n", r":1 has 2 columns called es: rename all but one"),
         (b"en,es\na,b\na\n", r":3 has 1 fields but the header has 2"),
         (b"en,es\na,ni\xf1o\n", r":2 is not UTF-8"),
-        (b'en,es\na,"b\n', r":2 is not CSV"),
+        (b'en,es\na,"b\n', r":2 is not CSV: unexpected end of data"),
     ],
     "a.jsonl": [
         (b'{"en": "a", "es": "b"}\n{"en"\n', r":2 is not JSON"),
