@@ -20,6 +20,7 @@ MAX_LINE = 1 << 20  # bytes of a line, without its end; a longer line is a sign 
 _BLOCK = 1 << 16  # bytes of a compressed file that are read at a time
 _BOM = b"\xef\xbb\xbf"
 _BINARY = "is binary, not UTF-8 text (it has NUL bytes): check the file's format and its name's ending"
+_CARRIAGE_RETURNS = "has CR without LF, which ends no line here: convert the file, for instance with tr '\\r' '\\n'"
 _DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
 
 Record = TypeVar("Record")
@@ -68,7 +69,7 @@ class Lines:
         """Yield the lines; a line that is too long, binary or not UTF-8 is a `BadLine`.
 
         Raises:
-            UserError: the file cannot be read or decompressed, or is binary from its beginning.
+            UserError: the file cannot be read or decompressed, is binary from its beginning, or ends its lines with CR.
         """
         with open_bytes(self.path) as file:
             if self._begin:
@@ -79,6 +80,8 @@ class Lines:
                 position += len(line)
                 self.number += 1
                 text = line.removesuffix(b"\n").removesuffix(b"\r")
+                if b"\r" in text.strip(b"\r") and not line.endswith(b"\n"):
+                    raise self.bad(_CARRIAGE_RETURNS).error()
                 is_too_long = len(text) > MAX_LINE  # with a byte order mark, which the next lines remove
                 is_binary = not self._allows_nul and b"\0" in text
                 if position == len(line):

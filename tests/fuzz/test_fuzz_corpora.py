@@ -30,11 +30,26 @@ ENTITY = f'<!DOCTYPE tmx [<!ENTITY e SYSTEM "file://{PLACE}">]>'
 ENCODING = '<?xml version="1.0" encoding="x-y"?>'
 IN_TMX = ("<tu>", "</tu>", "<seg>", "</seg>", "<tuv>", "&e;", "<![CDATA[", ENTITY, ENCODING)
 TEXTS = {
-    ".tsv": (LINES, ("\t", "\n", "\r\n", "\ufeff", PLACE)),
+    ".tsv": (LINES, ("\t", "\n", "\r\n", "\r", "\ufeff", PLACE)),
     ".csv": ('en,es\n"One, two",Uno\n"a ""b""\nc",d\n', (",", '"', '""', "\n", "\r", "en,es\n", PLACE)),
     ".jsonl": (
         '{"en": "One", "es": "Uno"}\n{"translation": {"en": "a", "es": null}}\n\n',
-        ("{", "}", "[" * 99, '"en"', ":", "null", "1e999", "NaN", '"\\ud800"', "9" * 5000, '{"en": [', "\n", PLACE),
+        (
+            "{",
+            "}",
+            "[" * 99,
+            '"en"',
+            '"en": "a", ',
+            ":",
+            "null",
+            "1e999",
+            "NaN",
+            '"\\ud800"',
+            "9" * 5000,
+            '{"en": [',
+            "\n",
+            PLACE,
+        ),
     ),
     ".tmx": (seeds.TMX, IN_TMX),
 }

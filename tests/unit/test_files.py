@@ -10,6 +10,7 @@ import pytest
 
 from seq2seq.errors import UserError
 from seq2seq.files import count_lines, find_model, open_output, read_lines, require_other, require_writable
+from seq2seq.lines import MAX_LINE
 
 
 def test_lines_end_with_lf_or_crlf_and_with_nothing_else(tmp_path):
@@ -20,6 +21,10 @@ def test_lines_end_with_lf_or_crlf_and_with_nothing_else(tmp_path):
     (tmp_path / "in.gz").write_bytes(gzip.compress(text.encode()))
     assert list(read_lines(file)) == list(read_lines(tmp_path / "in.gz")) == lines
     assert count_lines(file) == 5
+    for cr_only in (b"uno\rdos", b"uno\r\ndos\rtres\r", b"uno\rdos" * MAX_LINE):
+        file.write_bytes(cr_only)
+        with pytest.raises(UserError, match=r"in:. has CR without LF, which ends no line here: convert the file"):
+            count_lines(file)
 
 
 def test_standard_input_is_read_when_no_file_is_named(monkeypatch):

@@ -99,8 +99,6 @@ def test_parallel_files_are_read_side_by_side(tmp_path: Path, ending: str, opene
 
 
 GZ, XZ = ([pack(f"{part}\t{part}\n".encode()) for part in "ab"] for pack in (gzip.compress, lzma.compress))
-
-
 STREAMS = {
     "gz": ("a.tsv.gz", GZ[0] + GZ[1] + b"\0" * 5, None),
     "xz": ("a.tsv.xz", XZ[0] + b"\0" * 8 + XZ[1] + b"\0" * 4, None),
@@ -179,10 +177,18 @@ def test_columns_can_be_named_and_other_languages_select_others(tmp_path: Path):
     ("name", "content", "pairs"),
     [
         ("a.jsonl", '{"en": null, "es": "x"}\n\n{"en": "y", "es": "z"}\n', [("", "x"), ("y", "z")]),
+        ("c.jsonl", '{"en": "a", "es": "b", "id": 1, "id": 1, "en": "a"}', [("a", "b")]),
         ("a.csv", 'en,es\n"a\nb",c\n', [("a\nb", "c")]),
+        ("a.tsv", "a\rb\tc\r\r\nd\te\r", [("a\rb", "c\r"), ("d", "e")]),
         ("b.csv", "\nen, es\n\nYes.,Sí.\n\n", [("Yes.", "Sí.")]),
     ],
-    ids=["null is empty text", "a quoted line end is text", "blank lines and spaces in the header"],
+    ids=[
+        "null is empty text",
+        "a repeated pair",
+        "a quoted line end is text",
+        "CR in text",
+        "blank lines and spaces in the header",
+    ],
 )
 def test_liberties_of_the_formats_are_taken(tmp_path: Path, name: str, content: str, pairs: list[tuple[str, str]]):
     (tmp_path / name).write_text(content)
@@ -204,11 +210,15 @@ DEFECTS = {  # the file's content, and what is said of the file or, if the conte
         (b"\x7fELF\0\0", r" is binary, not UTF-8 text"),
         (b"a\tb\n" * 9000 + b"\0\tb\n", r":9001 is binary, not UTF-8 text"),
         (b"", r"a.tsv is empty"),
+        (b"a\tb\rc\td\r", r":1 has CR without LF, .*: convert the file, for instance with tr '\\r' '\\n'$"),
+        (b"\xef\xbb\xbfa\tb\r\nc\td\re\tf", r":2 has CR without LF"),
+        (b"a\tb\r" * 999_999, r":1 has CR without LF"),
     ],
     "a.csv": [
         (b"en,es\n" + b"a" * 131_073 + b",b\n", r":2 is not CSV: field larger than field limit"),
         ("en,es".encode("utf-16"), r" is binary, not UTF-8 text"),
         (b"en,es\n", r"a.csv is empty"),
+        (b"en,es\ra,b\rc,d\r", r":1 has CR without LF"),
         (b"english,es\na,b\n", r":1 has no column en; it has english, es: set data.columns"),
         (b'"en\nglish",es\na,b\n', r":2 has no column en; it has en glish, es: set"),
         (b"en,es,es\nYes.,S.,S\n", r":1 has 2 columns called es: rename all but one"),
@@ -220,6 +230,14 @@ DEFECTS = {  # the file's content, and what is said of the file or, if the conte
         (b'{"en": "a", "es": "b"}\n{"en"\n', r":2 is not JSON"),
         (b"[" * 100_000, r":1 is not JSON: "),
         (b"[1]\n", r":1 is no JSON object"),
+        (
+            b'{"en": "a", "es": "b", "en": "c"}\n',
+            r":1 is not JSON: the key 'en' has two values, 'a' and 'c': remove one",
+        ),
+        (
+            b'{"translation": {"en": "a", "es": "b", "es": null}}\n',
+            r":1 is not JSON: the key 'es' has two values, 'b' and None",
+        ),
         (b'{"en": "a", "fr": "b"}\n', r":1 has no column es; it has en, fr"),
         (b'{"translation": {"en": "a"}}\n', r":1 has no translation.es, found en"),
         (b'{"translation": "' + b"x" * 5000 + b'"}\n', r":1 has no translation.en, found 'x{39}: check data.columns"),
