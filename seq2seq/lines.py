@@ -177,7 +177,7 @@ class _Streams(RawIOBase):
         self._file.close()
         super().close()
 
-    def readinto(self, buffer: bytearray | memoryview) -> int:
+    def readinto(self, buffer: Any) -> int:
         text = b""
         while not text:
             packed = b""

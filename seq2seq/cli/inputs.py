@@ -97,13 +97,19 @@ def read_corpora(
 
 
 def warn_of_language(lines: Input, src_lang: str, tgt_lang: str, hint: str) -> Input:
-    """Warn, with a hint, if the first texts are in the model's target language; return the same lines."""
-    from seq2seq.text.filters import seem_to_be
+    """Warn, with a hint, if the first texts are in the model's target language; return the same lines.
+
+    A warning also says that the references are in the source language.
+    """
+    from seq2seq.text.languages import seem_to_be, warn_of_target
 
     sources = iter(lines.sources)
     sample = list(itertools.islice(sources, _SAMPLE))
-    if seem_to_be(sample, tgt_lang, src_lang):
-        log.warning("the texts look like %s, but the model translates %s→%s: %s", tgt_lang, src_lang, tgt_lang, hint)
+    warn_of_target(sample, src_lang, tgt_lang, hint)
+    if lines.references and seem_to_be(lines.references[:_SAMPLE], src_lang, tgt_lang):
+        log.warning(
+            "the references look like %s (the first is %.60r): give %s", src_lang, lines.references[0], tgt_lang
+        )
     return dataclasses.replace(lines, sources=itertools.chain(sample, sources))
 
 

@@ -15,6 +15,8 @@ from seq2seq.errors import UserError
 from seq2seq.files import open_output, read_lines, require_other
 from seq2seq.glossary import Glossary
 
+HINT = "check the text, or give --model a model of the other direction"
+
 
 @options.engine_options
 @options.search_options(*options.ALL_SEARCH)
@@ -111,6 +113,7 @@ def translate(
         else:
             if testset is not None:
                 lines = inputs.read_testset(testset, translator.src_lang, translator.tgt_lang)
+            lines = inputs.warn_of_language(lines, translator.src_lang, translator.tgt_lang, HINT)
             shown = not texts and (output is not None or not sys.stdout.isatty())
             kept = shared.translate(job, lines, out, workers=workers, shown=shown)
             if lines.references is not None:
@@ -136,10 +139,14 @@ def converse(job: shared.Job) -> None:
 
 def translate_file(job: shared.Job, source: Path, target: Path) -> None:
     """Translate a document into one of the same format."""
+    src, tgt = job.translator.src_lang, job.translator.tgt_lang
+    is_first = iter([True])  # the first call has all texts of the document, the others repeat some
 
     def words(texts: Sequence[str], align: bool) -> list[tuple[str, list[tuple[int, int]] | None]]:
+        if next(is_first, False):
+            inputs.warn_of_language(inputs.Input(texts, None), src, tgt, HINT)
         request = dataclasses.replace(job.request, align=align and job.translator.can_align)
         return [(best[0].text, best[0].alignment) for best in job.translator.stream(job.texts(texts), request)]
 
-    count = translate_document(source, target, words, job.translator.src_lang, job.translator.tgt_lang)
+    count = translate_document(source, target, words, src, tgt)
     print(f"{target}: {count} texts translated", file=sys.stderr)

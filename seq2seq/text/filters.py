@@ -3,7 +3,6 @@
 The check of languages needs the extra package py3langid, whose model comes with it.
 """
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from seq2seq.errors import UserError
 from seq2seq.extras import missing
 from seq2seq.lines import BadLine
 from seq2seq.settings.data import DataConfig
+from seq2seq.text.languages import load_identifier
 from seq2seq.text.normalise import normalise
 
 # In the order of the checks: a pair is counted under the first check that it fails. "malformed" is a line that holds no
@@ -36,11 +36,6 @@ REASONS = (
 HELD_OUT = "held out"  # not dropped, but taken for validation or test
 _RATIO_FROM = 20  # characters of the longer side up to which any length ratio is fine ("No." ~ "De ninguna manera.")
 _PACKAGE = "py3langid"
-_JUDGED = 200  # characters; a shorter sample is not judged
-_FUNCTION_WORDS = {  # frequent words that the other language does not have
-    "en": r"the|of|and|to|is|was|with|that|this|it|you|they|are|not|have|my|your|what|for|she|his",
-    "es": r"el|la|los|las|de|que|en|un|una|con|por|para|del|es|su|se|lo|como|está|qué|le",
-}
 
 
 class Cleaner:
@@ -126,7 +121,7 @@ class LanguageCheck:
             UserError: the package is missing, or does not know one of the languages.
         """
         identifier_version()
-        identifier = _load_identifier()
+        identifier = load_identifier()
         self._classify: Callable[[str], tuple[str, float]] = identifier.classify
         self._languages = tuple(language.partition("-")[0] for language in (config.src_lang, config.tgt_lang))
         self._shortest, self._confidence = config.language_characters, config.language_confidence
@@ -145,39 +140,6 @@ class LanguageCheck:
             return False
         likeliest, confidence = self._classify(text)
         return likeliest != language and confidence >= self._confidence
-
-
-def seem_to_be(texts: Iterable[str], other: str, expected: str) -> bool:
-    """Return whether texts as a whole are in the language `other` rather than in the expected one.
-
-    Function words distinguish English and Spanish; py3langid distinguishes other languages. The result is False if the
-    texts are short, if they have few English or Spanish function words, or if py3langid is missing or does not know
-    the languages.
-    """
-    text = " ".join(texts)
-    languages = [language.partition("-")[0] for language in (other, expected)]
-    if len(text) < _JUDGED or languages[0] == languages[1]:
-        return False
-    if set(languages) <= set(_FUNCTION_WORDS):
-        other_words, expected_words = (
-            re.findall(rf"\b(?:{_FUNCTION_WORDS[language]})\b", text.lower()) for language in languages
-        )
-        return len(set(other_words)) >= 3 and len(other_words) > 2 * len(expected_words)
-    try:
-        identifier = _load_identifier()
-    except ModuleNotFoundError:
-        return False
-    if not set(languages) <= set(identifier.labels):
-        return False
-    identifier.set_languages(languages)
-    return identifier.classify(text)[0] == languages[0]
-
-
-def _load_identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # pyright: ignore[reportMissingTypeStubs]
-
-    identifier: Any = LanguageIdentifier
-    return identifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 def identifier_version() -> str:

@@ -5,7 +5,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NoReturn, cast
 from xml.parsers import expat
@@ -102,31 +102,32 @@ def _split_csv(lines: Lines) -> Iterator[list[str] | BadLine]:
 
     A quote that nothing closes makes one bad line, and the lines that the CSV reader took for its text are read again.
     """
-    source, ahead, number, width = iter(lines), deque[str | BadLine](), 1, 0
+    source, number, width = iter(lines), 1, 0
+    read, again = list[str | BadLine](), deque[str | BadLine]()  # lines of this row, and lines to read again
 
     def texts() -> Iterator[str]:
-        nonlocal taken
-        while taken < _ROW_LINES:
-            if taken == len(ahead):
-                ahead.extend(islice(source, 1))
-            if taken == len(ahead):
+        while len(read) < _ROW_LINES:
+            line = again.popleft() if again else next(source, None)
+            if line is None:
                 return
-            line = ahead[taken]
-            taken += 1
+            read.append(line)
             yield "\n" if isinstance(line, BadLine) else line + "\n"
 
     while True:
-        taken, reason, row = 0, "", list[str]()
+        read.clear()
+        reason, row = "", list[str]()
         try:
             row = next(csv.reader(texts(), strict=True), row)
             if row and len(row) != (width := width or len(row)):
                 reason = f"has {len(row)} fields but the header has {width}"
         except csv.Error as error:
-            reason = f"is not CSV: {error if taken == 1 else 'it opens a field with a quote that nothing closes'}"
-        if not taken:
+            reason = f"is not CSV: {error if len(read) == 1 else 'it opens a field with a quote that nothing closes'}"
+        if not read:
             return
-        read = [ahead.popleft() for _ in range(1 if reason else taken)]
-        if bad := lines.bad(reason, number) if reason else next((x for x in read if isinstance(x, BadLine)), None):
+        if reason:
+            again.extendleft(reversed(read[1:]))
+            read[:] = [lines.bad(reason, number)]
+        if bad := next((line for line in read if isinstance(line, BadLine)), None):
             yield bad
         elif row:  # no blank line
             yield row

@@ -21,6 +21,7 @@ from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.corpus import Pair
 from seq2seq.text.dataset import REPORT, TEXTS, Pairs, write_pairs
 from seq2seq.text.filters import HELD_OUT, REASONS, OverlapIndex, name_held_out
+from seq2seq.text.languages import check_sides
 from seq2seq.text.normalise import normalise, one_line
 from seq2seq.text.shards import (
     Shard,
@@ -62,6 +63,8 @@ class Pipeline:
 
     def run(self, tokenizer_config: TokenizerConfig) -> None:
         """Write all files that `load_prepared` reads."""
+        for corpus in self.splits.corpora:
+            check_sides(corpus, self.data)
         sets = {"validation": self._read_validation(), "test": self._read_tests()}
         shards = self._clean()
         drawn = self._hold_out(shards, sets)

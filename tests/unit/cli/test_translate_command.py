@@ -3,6 +3,7 @@ import gzip
 import json
 import lzma
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -29,6 +30,33 @@ def source(tmp_path):
 
 def test_every_argument_is_a_sentence_and_gives_a_line(run, expected):
     assert run(LINES[0], LINES[2]) == (0, f"{expected[0]}\n{expected[2]}\n", "")
+
+
+def test_text_in_the_language_of_the_model_is_one_warning(run, tmp_path):
+    spanish, english = "El perro de mi hermana está en la casa.", "The dog of my sister was at the door."
+    for name, text in (
+        ("in.txt", f"{spanish}\n"),
+        ("in.md", f"# Casa\n\n{spanish}\n\n{spanish}\n"),
+        ("in.en", english),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for words, stdin in (
+        ((spanish,), b""),
+        (("--input", tmp_path / "in.txt"), b""),
+        ((), spanish.encode()),
+        (("--input", tmp_path / "in.md", "--output", tmp_path / "out.md"), b""),
+    ):
+        status, _, err = run(*words, stdin=stdin)
+        message = (
+            f"the texts look like es, but the model translates en→es: check the text, .* \\(the first is '{spanish}'"
+        )
+        assert status == 0
+        assert len(re.findall(message, err)) == 1
+    assert (
+        "the references look like en (the first is 'The dog"
+        in run("--input", tmp_path / "in.en", "--reference", tmp_path / "in.en")[2]
+    )
+    assert run(english)[2] == ""
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Pairs in a wrong language are dropped when that is wanted, and only what is long enough and sure."""
 
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from preparing import run
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.filters import LanguageCheck, seem_to_be
+from seq2seq.text.filters import LanguageCheck
 
 pytestmark = pytest.mark.slow
 
@@ -48,34 +47,6 @@ def test_the_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metadata, "version", missing)
     with pytest.raises(UserError, match=r"needs the package py3langid: pip install -e '.*\[langid\]'$"):
         LanguageCheck(DataConfig())
-
-
-def test_english_and_spanish_text_are_told_apart_without_a_package(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    lines = (Path(__file__).parents[3] / "data/bundled/everyday.train.tsv").read_text(encoding="utf-8").splitlines()
-    for start in range(0, 1000, 20):  # every twenty lines are enough
-        english, spanish = zip(*(line.split("\t") for line in lines[start : start + 20]), strict=True)
-        assert seem_to_be(english, "en", "es")
-        assert seem_to_be(spanish, "es", "en")
-        assert not seem_to_be(english, "es", "en")
-        assert not seem_to_be(spanish, "en", "es")
-
-
-def test_text_that_may_be_in_either_language_seems_to_be_in_none(monkeypatch: pytest.MonkeyPatch):
-    assert not seem_to_be([EN], "en", "es")  # too short
-    assert not seem_to_be([DE] * 9, "es", "en")
-    assert not seem_to_be(["Barcelona 3, Madrid 2; https://example.org/x?y=1"] * 9, "es", "en")
-    assert not seem_to_be([EN, ES] * 9, "en", "es")
-    assert not seem_to_be([EN] * 9, "en-GB", "en-US")
-    assert not seem_to_be([DE] * 9, "de", "xx")
-    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    assert not seem_to_be([DE] * 9, "de", "fr")
-
-
-@pytest.mark.usefixtures("check")
-def test_other_languages_are_told_apart_by_the_package():
-    assert seem_to_be([DE] * 9, "de-AT", "en")
-    assert not seem_to_be([DE] * 9, "en", "de")
 
 
 @pytest.mark.usefixtures("check")
