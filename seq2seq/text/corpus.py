@@ -24,7 +24,7 @@ from seq2seq.text.formats import LINES, READERS, Pair, Record, read_moses, read_
 
 logger = logging.getLogger(__name__)
 AnyPath = TypeVar("AnyPath", bound=PurePath)
-_ROWS = 1000  # rows of a hub set that are converted to Python at a time
+_ROWS = 100  # rows of a hub set that are converted to Python at a time
 
 
 @dataclass(frozen=True)

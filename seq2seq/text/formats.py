@@ -17,7 +17,7 @@ from seq2seq.text.normalise import replace_surrogates
 
 Pair = tuple[str, str]
 Record = Pair | BadLine
-_ROWS = 8192  # rows of a Parquet file that are read at a time
+_ROWS = 64  # rows of a Parquet file that are read at a time: a cell may have megabytes
 _ROW_LINES = 100  # lines of a CSV row; a quote that is open for longer is stray
 _CHUNK = 1 << 16  # bytes of a TMX file that are parsed at a time
 _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))  # TMX elements that hold markup of the original document

@@ -9,11 +9,11 @@ task reads only its range of each shard. A task's memory depends on the range, n
 each of PART pairs.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -119,8 +119,10 @@ def _cut(corpus: Corpus, size: int) -> Iterator[Iterable[Record]]:
             yield corpus.read(begin, begin + size)
     else:
         records = corpus.read()
-        while shard := list(islice(records, size)):
-            yield shard
+        for first in records:
+            shard = islice(records, size - 1)
+            yield chain([first], shard)
+            deque(shard, maxlen=0)  # the records that the caller left
 
 
 def _shard_folder(corpus: Path, number: int) -> Path:

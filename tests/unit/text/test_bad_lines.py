@@ -2,12 +2,15 @@
 
 import json
 import lzma
+import tracemalloc
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from preparing import TRAIN, run, texts, write
+from pyarrow import parquet
 
 from seq2seq.errors import UserError
 from seq2seq.lines import MAX_LINE, BadLine, Lines
@@ -136,3 +139,17 @@ def test_a_long_first_line_after_a_byte_order_mark_is_one_bad_line(tmp_path: Pat
     first, second = Lines(path)
     assert isinstance(first, BadLine)
     assert second == "short"
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.tsv.xz"])
+def test_memory_for_long_texts_does_not_grow_with_their_number(tmp_path: Path, name: str):
+    long = [("a b " * 25_000, "c")] * 300  # 30 MB
+    if name == "a.parquet":
+        parquet.write_table(pa.table({"en": [src for src, _ in long], "es": [tgt for _, tgt in long]}), tmp_path / name)
+    else:
+        (tmp_path / name).write_bytes(lzma.compress("".join(f"{src}\t{tgt}\n" for src, tgt in long).encode(), preset=0))
+    (corpus,) = open_corpora(name, str(tmp_path), DataConfig())
+    tracemalloc.start()
+    assert shards.clean_stripe(tmp_path / "cleaned", corpus, DataConfig(), 1000, range(1)) == 1
+    assert tracemalloc.get_traced_memory()[1] < 15e6
+    tracemalloc.stop()
