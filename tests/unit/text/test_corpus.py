@@ -1,5 +1,6 @@
 """Every format reads the same pairs; every defect is one line that names the place."""
 
+import bz2
 import csv
 import gzip
 import io
@@ -98,7 +99,8 @@ def test_parallel_files_are_read_side_by_side(tmp_path: Path, ending: str, opene
     assert [corpus.stem for corpus in open_corpora(spec, str(tmp_path), DataConfig())] == ["news+c++"]
 
 
-GZ, XZ = ([pack(f"{part}\t{part}\n".encode()) for part in "ab"] for pack in (gzip.compress, lzma.compress))
+PACKERS = (gzip.compress, lzma.compress, bz2.compress)
+GZ, XZ, BZ = ([pack(f"{part}\t{part}\n".encode()) for part in "ab"] for pack in PACKERS)
 STREAMS = {
     "gz": ("a.tsv.gz", GZ[0] + GZ[1] + b"\0" * 5, None),
     "xz": ("a.tsv.xz", XZ[0] + b"\0" * 8 + XZ[1] + b"\0" * 4, None),
@@ -109,6 +111,10 @@ STREAMS = {
     "xz cut early": ("a.tsv.xz", XZ[0] + XZ[1][:1], "it ends within a stream"),
     "gz and a page": ("a.tsv.gz", GZ[0] + GZ[1] + b"<html>", "Not a gzipped file"),
     "xz and a page": ("a.tsv.xz", XZ[0] + XZ[1] + b"<html>", "Input format not supported"),
+    "bz2": ("a.tsv.bz2", BZ[0] + BZ[1], None),
+    "bz2 damaged": ("a.tsv.bz2", BZ[0] + b"\0" + BZ[1][1:], "Invalid data stream"),
+    "bz2 cut": ("a.tsv.bz2", BZ[0] + BZ[1][:-1], "it ends within a stream"),
+    "bz2 and a page": ("a.tsv.bz2", BZ[0] + BZ[1] + b"<html>", "Invalid data stream"),
     "gz empty": ("a.tsv.gz", b"", "it has 0 bytes"),
     "xz empty": ("a.tsv.xz", b"", "it has 0 bytes"),
 }
@@ -122,7 +128,7 @@ def test_all_streams_of_a_compressed_file_are_read_or_the_file_is_refused(tmp_pa
         assert read(name, tmp_path) == [("a", "a"), ("b", "b")]
         return
     for run in (lambda: read(name, tmp_path), lambda: list(read_lines(tmp_path / name))):
-        with pytest.raises(UserError, match=f"{name} is damaged or no {name[-2:]} data .*{reason}"):
+        with pytest.raises(UserError, match=f"{name} is damaged or no {name.rpartition('.')[2]} data .*{reason}"):
             run()
 
 
