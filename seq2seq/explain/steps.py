@@ -12,7 +12,7 @@ from seq2seq.explain.explanation import plain
 from seq2seq.explain.heads import find_heads, require_transformer
 from seq2seq.explain.subject import Subject, encode_sentence, require_engine
 from seq2seq.interface import Candidate, Source
-from seq2seq.model.attention import attend
+from seq2seq.model import attention as textbook
 from seq2seq.model.trace import record_attention
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
@@ -78,7 +78,7 @@ def head_steps(translator: Translator, subject: Subject, part: str, layer: int, 
         model(src, tgt_in)
         call = calls[attention]
         queries, (keys, values) = call.queries(), call.memory
-        context = attend(queries, call.memory, call.mask)  # (1, h, t, c)
+        context = textbook.attend(queries, call.memory, call.mask)  # (1, h, t, c)
         joined = context.transpose(1, 2).flatten(2)  # (1, t, d)
         output = attention.out_proj(joined)
     queries, keys, values, mixture = (vectors[0, head].float().cpu() for vectors in (queries, keys, values, context))

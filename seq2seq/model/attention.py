@@ -51,9 +51,10 @@ def attend(
 ) -> Float[Tensor, "n h t c"]:
     """Return each query's weighted sum of the values: softmax(Q Kᵀ / √c) V (Vaswani et al. 2017, eq. 1).
 
-    dropout is the share of weights dropped. Both branches compute the same; `uses_fused_kernel` names the faster one.
+    dropout is the share of weights dropped. Both branches compute the same; `uses_fused_kernel` names the faster one,
+    and the second one for other weights than softmax.
     """
-    if uses_fused_kernel(queries, memory.keys):
+    if uses_fused_kernel(queries, memory.keys, attention_weights):
         return F.scaled_dot_product_attention(queries, *memory, mask, dropout_p=dropout)
     weights = attention_weights(queries, memory.keys, mask)
     return F.dropout(weights, dropout) @ memory.values

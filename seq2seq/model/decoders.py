@@ -1,20 +1,28 @@
 """The decoders for search: what a search calls, and which decoder a model gets."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq.device import tensor_on
 from seq2seq.errors import UserError
 from seq2seq.interface import Compile
+from seq2seq.model import attention
+from seq2seq.model.agreement import agrees, make_example
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble, mean_log_probs
+from seq2seq.model.kernels import is_fused_kernels
 from seq2seq.model.native import NativeDecoder, require_compilable
+
+log = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -73,10 +81,10 @@ class TextbookState:
 
 
 class TextbookDecoder:
-    """Searches with the model's own `encode` and `hidden_states`.
+    """Searches with the model's own `encode`, `hidden_states` and `logits`.
 
     It has a copy of the output projection as (d, v): for a search's few rows, products with this layout are up to three
-    times as fast on the CPU (docs/performance.md).
+    times as fast on the CPU (docs/performance.md). Where `logits` computes something else, the copy is not used.
     """
 
     def __init__(self, model: EncoderDecoder, ids: Int[Tensor, " u"] | None = None) -> None:
@@ -86,6 +94,9 @@ class TextbookDecoder:
             weight, bias = weight.index_select(0, ids), None if bias is None else bias.index_select(0, ids)
         self.model, self.ids, self.bias = model, ids, 0 if bias is None else bias
         self.projection = weight.float().t().contiguous()
+        with torch.no_grad():
+            hidden = F.layer_norm(model.embedding.weight[-8:], weight.shape[1:])  # as large as hidden states
+            self.is_projection = agrees(self._project(hidden), self._logits(hidden), tolerance=1e-3)
 
     def encode(self, src: Int[Tensor, "b s"]) -> TextbookState:
         """Read the source; return the state before the first target token."""
@@ -97,9 +108,16 @@ class TextbookDecoder:
         last = last if state.row_at is None else last[state.row_at]
         hidden, inner = self.model.hidden_states(last[:, None], state.inner)
         hidden = hidden[:, -1] if state.of_row is None else hidden[state.of_row, -1]
-        with torch.autocast(hidden.device.type, enabled=False):  # as `EncoderDecoder.logits`
-            logits = hidden.float() @ self.projection + self.bias
+        logits = self._project(hidden) if self.is_projection else self._logits(hidden)
         return logits, TextbookState(inner, state.of_row, state.row_at)
+
+    def _project(self, hidden: Float[Tensor, "n d"]) -> Float[Tensor, "n v"]:
+        with torch.autocast(hidden.device.type, enabled=False):  # as `EncoderDecoder.logits`
+            return hidden.float() @ self.projection + self.bias
+
+    def _logits(self, hidden: Float[Tensor, "n d"]) -> Float[Tensor, "n v"]:
+        logits = self.model.logits(hidden)
+        return logits if self.ids is None else logits.index_select(-1, self.ids)
 
     def limited_to(self, ids: Int[Tensor, " u"]) -> "TextbookDecoder":
         """Return a decoder whose `step` reads and predicts indices into these ids; see `Decoder`."""
@@ -140,7 +158,8 @@ class EnsembleDecoder:
 def decoder_for_search(model: EncoderDecoder | Ensemble, dtype: torch.dtype, compiles: Compile) -> Decoder:
     """Return a model's decoder for search.
 
-    It is the compiled step (`native.py`), which has a copy of the decoder's weights, or else the model itself.
+    It is the compiled step (`native.py`), which has a copy of the decoder's weights, if it gives the logits of the
+    model's present code and weights; or else the model itself.
 
     Args:
         model: an encoder-decoder or an ensemble.
@@ -148,15 +167,42 @@ def decoder_for_search(model: EncoderDecoder | Ensemble, dtype: torch.dtype, com
         compiles: "on": compiled; "off": not compiled; "auto": compiled where that is possible.
 
     Raises:
-        UserError: compiles is "on", and the model or this machine's compiler does not allow it.
+        UserError: compiles is "on", and the model, its changed code or this machine's compiler does not allow it.
     """
     if isinstance(model, Ensemble):
         return EnsembleDecoder([decoder_for_search(member, dtype, compiles) for member in model.members])
     if compiles == "off":
         return TextbookDecoder(model)
     try:
-        return NativeDecoder(require_compilable(model, dtype))
+        decoder = NativeDecoder(require_compilable(model, dtype))
     except UserError:
         if compiles == "on":
             raise
         return TextbookDecoder(model)
+    if is_fused_kernels(attention.attention_weights) and computes_textbook(decoder):
+        return decoder
+    changed = "decoding.c computes something else than the model's Python code, which was changed"
+    if compiles == "on":
+        raise UserError(f"{changed}: leave out --compile on")
+    code = {attention.attend, attention.attention_weights, *(type(module).forward for module in model.modules())}
+    warn_once(f"{changed}: searching with the Python code, which takes longer", frozenset(code))
+    return TextbookDecoder(model)
+
+
+@torch.no_grad()
+def computes_textbook(decoder: NativeDecoder) -> bool:
+    """Return whether a decoder gives its model's logits, in a search of two hypotheses for each source."""
+    example = make_example(decoder.model, start=1, end=1)
+    state, rows = decoder.begin(example.state), torch.tensor([0, 0, 1, 1])
+    logits, before = [], rows
+    for last in example.tgt_in[rows].unbind(1):
+        of_step, state = decoder.step(last, state.reorder(before, (2, 2)))
+        logits.append(of_step)
+        before = torch.tensor([1, 1, 2, 2])  # one hypothesis of each source is continued twice, the other one dropped
+    return agrees(torch.stack(logits, 1), example.logits[rows])
+
+
+@cache
+def warn_once(message: str, code: frozenset[object]) -> None:
+    """Log a warning, once for the same code."""
+    log.warning(message)

@@ -24,6 +24,7 @@ from seq2seq.model.compiling import load_library
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, Dropout, FeedForward, GatedFeedForward, Residual
 from seq2seq.model.positions import rotations, sinusoidal
+from seq2seq.model.state import DecoderState
 from seq2seq.model.transformer import Transformer, embedding_scale
 
 ROWS_OF_THREAD = 16  # fewest rows of a thread: few rows cost as much as one, since every thread reads all weights
@@ -185,7 +186,10 @@ class NativeDecoder:
 
     def encode(self, src: Int[Tensor, "b s"]) -> NativeState:
         """Read the source; return the state before the first target token."""
-        state = self.model.encode(src)
+        return self.begin(self.model.encode(src))
+
+    def begin(self, state: DecoderState) -> NativeState:
+        """Return the state before the first target token, made from the textbook's."""
         memory = [one.transpose(1, 2).flatten(2).contiguous() for layer in state.memory for one in layer]
         mask = state.memory_mask[:, 0, 0]
         if (mask[:, 1:] > mask[:, :-1]).any():  # attention knows no order: the positions that are masked go last

@@ -50,7 +50,7 @@ def test_training_in_bfloat16_stays_close_to_float32_with_both_kernels(s: int) -
     queries, memory = random_inputs(s)
     mask = random_mask(s)
     low_queries, low_memory = bfloat16_with_gradients(queries, memory)
-    assert uses_fused_kernel(low_queries, low_memory.keys) == (s > UNFUSED_MAX_KEYS)
+    assert uses_fused_kernel(low_queries, low_memory.keys, attention_weights) == (s > UNFUSED_MAX_KEYS)
     low, exact = attend(low_queries, low_memory, mask), attend(queries.requires_grad_(), memory, mask)
     assert_close(low.float(), exact, atol=0.05, rtol=0.05)
     (low_gradient,), (gradient,) = (
@@ -63,7 +63,7 @@ def test_training_in_bfloat16_stays_close_to_float32_with_both_kernels(s: int) -
 def test_a_query_that_may_attend_to_nothing_gives_zeros_and_finite_gradients(is_fused: bool) -> None:
     queries, memory = random_inputs()
     queries, memory = (queries.requires_grad_(), memory) if is_fused else bfloat16_with_gradients(queries, memory)
-    assert uses_fused_kernel(queries, memory.keys) == is_fused
+    assert uses_fused_kernel(queries, memory.keys, attention_weights) == is_fused
     mask = random_mask()
     mask[1] = False
     context = attend(queries, memory, mask)
