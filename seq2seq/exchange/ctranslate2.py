@@ -5,6 +5,8 @@ our sinusoidal positions; rotary positions in encoder and decoder; linear maps w
 """
 
 import shutil
+import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ from torch import Tensor, nn
 from seq2seq.bundle import example, load_bundle, replaced_folder
 from seq2seq.errors import UserError
 from seq2seq.exchange.ctranslate2_engine import MAX_POSITIONS, settings_of
-from seq2seq.exchange.export import require_exportable, require_new, write_card
+from seq2seq.exchange.export import require_agreement, require_exportable, require_new, write_card
 from seq2seq.extras import needing
+from seq2seq.model.agreement import Example
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import sinusoidal
@@ -24,6 +27,7 @@ from seq2seq.settings.bundle import CONFIG, SETTINGS
 from seq2seq.text.vocabulary import Tokenizers, write_files
 
 with needing("ctranslate2"):
+    import ctranslate2
     from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 
 QUANTIZATIONS = ("float32", "float16", "int8")
@@ -55,7 +59,8 @@ def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32"
 
     Raises:
         UserError: the bundle is damaged, its model is not a Transformer or is an ablation, the quantization is unknown,
-            the folder is not empty, or the folder cannot be written.
+            CTranslate2 gives other scores than the model's code here, the folder is not empty, or the folder cannot be
+            written.
     """
     require_new(folder)
     if quantization not in QUANTIZATIONS:
@@ -63,6 +68,7 @@ def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32"
     loaded = load_bundle(bundle)
     spec = to_spec(loaded.model, loaded.tokenizer)
     spec.validate()
+    require_agreement("CTranslate2", loaded, partial(_scores, spec, loaded.tokenizer))
     spec.optimize(quantization)
     names = list(loaded.tokenizer.files)[:2]
     usage = USAGE.replace("SOURCE", names[0]).replace("TARGET", names[-1])
@@ -116,6 +122,17 @@ def to_spec(network: EncoderDecoder, tokenizer: Tokenizers) -> TransformerSpec:
     norms = (module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm))
     spec.config.layer_norm_epsilon = next(norms).eps
     return spec
+
+
+def _scores(spec: TransformerSpec, sides: Tokenizers, one: Example) -> Tensor:
+    """Return CTranslate2's scores of an example in float32: 8 or 16 bits change the scores of any model."""
+    sources = [sides.source.tokens(ids) for ids in one.sources]
+    targets = [sides.target.tokens(ids) for ids in one.tgt_in[:, 1:].tolist()]
+    with tempfile.TemporaryDirectory() as draft:
+        spec.save(draft)
+        translator = ctranslate2.Translator(draft, "cpu", compute_type="float32", intra_threads=1)
+        scored = translator.score_batch(sources, targets, max_input_length=0)
+    return torch.tensor([result.log_probs for result in scored])
 
 
 def _layer(spec: Any, layer: nn.Module) -> None:

@@ -9,6 +9,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ UNSUPPORTED = ("repetition_penalty", "groups", "sampling")  # absent, or with an
 def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
     """Return the folder of a bundle's export in the cache; export the bundle first if the cache lacks it.
 
-    cache is the setting data.cache.
+    An export is made, and compared, anew after every change of the model's code. cache is the setting data.cache.
 
     Raises:
         UserError: for the reasons of `export_ctranslate2`.
@@ -50,12 +51,14 @@ def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
 
     try:
         digests = digest_files(bundle / name for name in (CONFIG, WEIGHTS, *tokenizer_files(bundle)))
+        code = digest_files(sorted(Path(__file__).parents[1].glob("model/*.py")))
     except OSError:
         from seq2seq.bundle import load_bundle
 
         load_bundle(bundle)  # its error names the missing file
         raise
-    key = "-".join(("ctranslate2", ctranslate2.__version__, quantization, *(digest[:16] for digest in digests)))
+    parts = (digest[:16] for digest in (*digests, sha256("".join(code).encode()).hexdigest()))
+    key = "-".join(("ctranslate2", ctranslate2.__version__, quantization, *parts))
     return cached_folder(cache_root(cache), key, build)
 
 

@@ -1,13 +1,20 @@
 """Export as a bundle, and shared parts of exports and imports: the check of the network, the folder, the model card."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-from seq2seq.bundle import load_bundle, save_bundle
+from torch import Tensor
+
+from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
+from seq2seq.model import attention
+from seq2seq.model.agreement import Example, agrees, make_example
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.kernels import is_fused_kernels
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.bundle import CARD, read_bounded
+from seq2seq.text.tokenizer import EOS
 
 _MAX_CARD = 1_000_000  # bytes
 
@@ -42,6 +49,20 @@ def require_exportable(model: EncoderDecoder) -> Transformer:
     if ablations := model.config.ablations():
         raise UserError(f"{', '.join(ablations)}: such an ablation cannot be exported, only translated with here")
     return model
+
+
+def require_agreement(program: str, bundle: Bundle, compute: Callable[[Example], Tensor]) -> None:
+    """Check that a program computes the scores of an example as the model's present code does.
+
+    Raises:
+        UserError: it gives others, so a part of the model's code was changed.
+    """
+    example = make_example(bundle.model, bundle.tokenizer.start, EOS)
+    if not (agrees(compute(example), example.scores) and is_fused_kernels(attention.attention_weights)):
+        raise UserError(
+            f"{program} gives other scores than the model's code here, which was changed: such a model cannot be "
+            "exported, only translated with here (`seq2seq translate --engine pytorch`)"
+        )
 
 
 def require_new(folder: Path) -> None:

@@ -1,16 +1,19 @@
 """Export a bundle as a Hugging Face `MarianMTModel` with the same scores; convert networks and their settings."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from seq2seq.bundle import Bundle, example, load_bundle, replaced_folder
 from seq2seq.errors import UserError, in_short
-from seq2seq.exchange.export import require_exportable, require_new, write_card
+from seq2seq.exchange.export import require_agreement, require_exportable, require_new, write_card
 from seq2seq.exchange.huggingface_tokenizers import MAX_POSITIONS, write_tokenizers
 from seq2seq.exchange.huggingface_weights import BIAS, from_marian_weights, to_marian_weights
 from seq2seq.extras import needing
+from seq2seq.model.agreement import Example
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.bundle import config_from_plain
@@ -63,16 +66,26 @@ def export_huggingface(bundle: Path, folder: Path) -> None:
 
     Raises:
         UserError: the model is not of the published style (model/style=vaswani), the only one that transformers has;
-            the bundle is damaged; the folder is not empty; or the folder cannot be written.
+            the bundle is damaged; the export has other logits than the model's code here; the folder is not empty; or
+            the folder cannot be written.
     """
     require_new(folder)
     loaded = load_bundle(bundle)
     model = to_marian(loaded.model, tokenizer=loaded.tokenizer)
+    require_agreement("Hugging Face's Marian", loaded, partial(_scores, model, loaded.tokenizer))
     model.generation_config = _generation(loaded)
     with replaced_folder(folder) as draft:
         model.save_pretrained(draft)
         write_tokenizers(draft, loaded.tokenizer, loaded.config.src_lang, loaded.config.tgt_lang)
         write_card(bundle, draft, "transformers", USAGE.replace("EXAMPLE", example(loaded.config.src_lang)))
+
+
+@torch.no_grad()
+def _scores(marian: MarianMTModel, sides: Tokenizers, one: Example) -> Tensor:
+    source, target = (torch.tensor(side.original_ids) for side in (sides.source, sides.target))
+    src, tgt_in, tgt_out = source[one.src], target[one.tgt_in], target[one.tgt_out]
+    logits = marian(input_ids=src, attention_mask=one.src != PAD, decoder_input_ids=tgt_in).logits
+    return logits.log_softmax(-1).gather(-1, tgt_out[:, :, None])[:, :, 0]
 
 
 def _generation(bundle: Bundle) -> GenerationConfig:

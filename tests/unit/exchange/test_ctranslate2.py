@@ -2,6 +2,7 @@ import itertools
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,8 +14,10 @@ pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not instal
 
 import ctranslate2
 
+from seq2seq.exchange import ctranslate2_engine
 from seq2seq.exchange.ctranslate2 import QUANTIZATIONS, USAGE, export_ctranslate2
 from seq2seq.exchange.ctranslate2_engine import cached_export
+from seq2seq.model import attention
 
 SOURCES = [[5, 29, 11, 200, 7, 31, 8], [40, 41], [9, 250, 17, 4]]
 TARGETS = [[60, 12, 301, 4], [8, 8, 99, 14, 280], []]
@@ -121,6 +124,29 @@ def test_a_bundle_that_is_not_whole_has_no_cached_export(bundle_folder, tmp_path
     (bundle / "model.safetensors").unlink()
     with pytest.raises(UserError, match=r"model is not a whole model: model.safetensors is missing"):
         cached_export(bundle, "int8", None)
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_a_model_whose_code_was_changed_is_refused_and_leaves_nothing(
+    random_model, save_model, tokenizer, tmp_path, monkeypatch, quantization
+):
+    bundle, weights = save_model(random_model(tokenizer.vocab_size)), attention.attention_weights
+    monkeypatch.setattr(attention, "attention_weights", lambda queries, *rest: weights(1.5 * queries, *rest))
+    with pytest.raises(UserError, match=r"^CTranslate2 gives other scores than the model's code here, which was"):
+        export_ctranslate2(bundle, tmp_path / "export", quantization)
+    assert not (tmp_path / "export").exists()
+
+
+def test_a_changed_code_gets_no_cached_export_of_the_old_code(bundle_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
+    first = cached_export(bundle_folder, "float32", None)
+    digest, changed = ctranslate2_engine.digest_files, Path(attention.__file__)
+
+    def digest_changed(paths):
+        return ["new" if path == changed else digest([path])[0] for path in paths]
+
+    monkeypatch.setattr(ctranslate2_engine, "digest_files", digest_changed)
+    assert cached_export(bundle_folder, "float32", None) != first
 
 
 def test_a_cached_export_is_made_once_for_each_bundle_and_quantization(

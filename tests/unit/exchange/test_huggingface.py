@@ -13,6 +13,7 @@ pytest.importorskip("transformers", reason="the extra `huggingface` is not insta
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from seq2seq.exchange.huggingface import USAGE, export_huggingface
+from seq2seq.model import attention, layers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
@@ -59,4 +60,16 @@ def test_a_model_of_another_style_is_refused_and_leaves_nothing(random_model, sa
     bundle = save_model(random_model(tokenizer.vocab_size, norm_position="pre"))
     with pytest.raises(UserError, match=r"model.norm_position=pre: a Marian model can only have post"):
         export_huggingface(bundle, tmp_path / "export")
+    assert not (tmp_path / "export").exists()
+
+
+@pytest.mark.parametrize("code", ["attention_weights", "Residual"])
+def test_a_model_whose_code_was_changed_is_refused_and_leaves_nothing(bundle_folder, tmp_path, monkeypatch, code):
+    weights, residual = attention.attention_weights, layers.Residual.forward
+    if code == "Residual":
+        monkeypatch.setattr(layers.Residual, "forward", lambda self, x, sublayer: residual(self, 2 * x, sublayer))
+    else:
+        monkeypatch.setattr(attention, "attention_weights", lambda queries, *rest: weights(2 * queries, *rest))
+    with pytest.raises(UserError, match=r"^Hugging Face's Marian gives other scores than the model's code here"):
+        export_huggingface(bundle_folder, tmp_path / "export")
     assert not (tmp_path / "export").exists()
