@@ -2,13 +2,15 @@
 
 Each row of a matrix is stored as integers of 8 bits and one scale (Jacob et al. 2018, §2, without a zero point);
 vectors stay in float32. `in_browser/*.js` computes what this package computes; each file but `worker.js` has a twin in
-Python.
+Python. The page has the scores of a fixed example, which it compares with its own when it is opened.
 """
 
 import base64
+import copy
 import gzip
 import html
 import json
+import math
 import re
 import struct
 from dataclasses import replace
@@ -22,11 +24,14 @@ import torch
 from seq2seq.bundle import Bundle, load_bundle
 from seq2seq.drafts import replacing
 from seq2seq.errors import UserError
+from seq2seq.explain.explanation import plain
 from seq2seq.explain.page import embed, frame, script
+from seq2seq.model.agreement import TOLERANCE, make_example
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.languages import language_name
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.tokenizer import BOS, EOS, Tokenizer
 from seq2seq.translation import MAX_SOURCE_TOKENS, STRETCH
 
 _USED = ("beam", "length_penalty", "max_length_ratio", "max_length_offset")  # settings of the search, in the page
@@ -96,6 +101,7 @@ def pack(bundle: Bundle) -> bytes:
         "source": describe(source),
         "target": None if bundle.tokenizer.is_joint else describe(target),
         "longest": min(int(STRETCH * (bundle.config.trained_length or MAX_SOURCE_TOKENS)), MAX_SOURCE_TOKENS),
+        "example": describe_example(bundle.model),
         "tensors": [],
     }
     content = bytearray()
@@ -124,7 +130,7 @@ def quantise(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (weights.float() / scales[:, None]).round().to(torch.int8), scales
 
 
-def quantised(model: Transformer) -> Transformer:
+def quantised(model: EncoderDecoder) -> EncoderDecoder:
     """Give every matrix of a model the values that it has in a page; return the model."""
     state = model.state_dict()
     for tensor in state.values():
@@ -132,6 +138,15 @@ def quantised(model: Transformer) -> Transformer:
             numbers, scales = quantise(tensor)
             tensor.copy_(numbers * scales[:, None])
     return model
+
+
+def describe_example(model: EncoderDecoder) -> dict[str, Any] | None:
+    """Return an example, and its scores with the page's weights and this package's code; None: they are no numbers."""
+    example = make_example(quantised(copy.deepcopy(model)), BOS, EOS)
+    sources, targets = ([*ids, EOS] for ids in example.sources), ([BOS, *ids] for ids in example.tgt_out.tolist())
+    values = {"sources": list(sources), "targets": list(targets), "scores": plain(example.scores, 5)}
+    largest = example.scores.abs().max().item()
+    return {**values, "tolerance": TOLERANCE * largest} if math.isfinite(largest) else None
 
 
 def describe(tokenizer: Tokenizer) -> dict[str, Any]:

@@ -11,9 +11,11 @@ import torch
 
 from benchmarks.browser import ASK
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
+from seq2seq.explain import model_page
 from seq2seq.explain.assembly import assemble
 from seq2seq.explain.interventions import Interventions
 from seq2seq.explain.model_page import export_html, quantised
+from seq2seq.model import attention
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.bundle import BundleConfig
 from seq2seq.settings.data import TokenizerConfig
@@ -127,6 +129,7 @@ def test_the_page_translates_what_its_address_has_and_shows_all_views(opened_mod
     watched.write('Two 🎉 <b>words</b> & "quotes"')
     page.wait_for_selector("#attention:not([aria-busy])")
     assert watched.faults == []
+    assert page.locator("#warning").text_content() == ""
     assert [url for url in watched.requests if not url.startswith(("file:", "blob:"))] == []
     assert watched.serious_faults() == []
 
@@ -193,6 +196,7 @@ def test_every_style_and_vocabulary_is_computed(
 ) -> None:
     folder = made(tmp_path / "made", kind, **changes)
     ask, translator = asker(opened_model(folder)), same_weights(folder)
+    assert ask("check", {}) == {"differs": False}
     for text in ["The cat sees milk.", "<2es> Ella ve", *ODD]:
         found = ask("explain", {"source": text, "layer": 0, "head": 1})
         assert differences(found, explained(translator, text)) == []
@@ -231,3 +235,18 @@ def test_abbreviations_and_initials_end_no_sentence_and_long_sentences_are_cut(
     long = sentences(", ".join(["the cat sees the milk"] * 80))
     assert len(long) > 1
     assert max(len(ids) for ids in tokenizer.encode(long)) <= 200
+
+
+@pytest.mark.parametrize("changed", ["Python", "JavaScript"])
+def test_a_page_says_that_it_computes_something_else_than_the_model(
+    opened_model: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    weights, script = attention.attention_weights, model_page.script
+    if changed == "Python":
+        monkeypatch.setattr(attention, "attention_weights", lambda queries, *rest: weights(1.5 * queries, *rest))
+    else:
+        edit = ("sum / Math.sqrt(channels)", "sum / channels")
+        monkeypatch.setattr(model_page, "script", lambda *names: script(*names).replace(*edit))
+    watched = opened_model()
+    watched.page.get_by_role("alert").filter(has_text="This page computes something else than the model").wait_for()
+    assert watched.serious_faults() == []

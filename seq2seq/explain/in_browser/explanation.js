@@ -19,8 +19,8 @@ function rounded(value, decimals) {
 
 /** A model, its vocabularies and its settings of the search: what a bundle holds. */
 export class Translator {
-  constructor({ model, source, target, search, longest }) {
-    Object.assign(this, { model, source, target, search, longest, start: BOS });
+  constructor({ model, source, target, search, longest, example }) {
+    Object.assign(this, { model, source, target, search, longest, example, start: BOS });
   }
 
   /** Return up to nBest translations of one sentence: { ids, score, value, text }, the best first. */

@@ -1,5 +1,6 @@
 // The model in a Web Worker: unpacks its file, then answers what the page would ask a server.
 
+import { differs } from "./agreement.js";
 import { Translator } from "./explanation.js";
 import { Tokenizer } from "./tokenizer.js";
 import { Transformer } from "./transformer.js";
@@ -22,7 +23,8 @@ export function unpack(buffer) {
     weights[name] = { shape, data };
   }
   const [source, target] = [header.source, header.target ?? header.source].map((vocabulary) => new Tokenizer(vocabulary));
-  return new Translator({ model: new Transformer(header.config, weights), source, target, search: header.search, longest: header.longest });
+  const { config, search, longest, example } = header;
+  return new Translator({ model: new Transformer(config, weights), source, target, search, longest, example });
 }
 
 /** Return the bytes of gzip in base64. */
@@ -55,6 +57,9 @@ function shorten(text, translator) {
 }
 
 const ANSWERS = {
+  check({ model, example }) {
+    return { differs: example !== null && differs(model, example) };
+  },
   translate(translator, { q: text, source, alternatives }) {
     const [language] = source.split(/[-_]/);
     const parts = text.split(/(\n)/).flatMap((line) => (line === "\n" ? [line] : cut(line, language, translator)));

@@ -1,6 +1,9 @@
 // A page that has its own model (`seq2seq export html`) asks it, in a Web Worker, instead of a server.
 
 const textOf = (id) => document.getElementById(id)?.textContent;
+const DIFFERS =
+  "This page computes something else than the model that it was made from, so its translations may be wrong: the " +
+  "model's code (seq2seq/model) was changed, or this page was.";
 const pending = new Map(); // by number: what becomes of a question
 let worker = null;
 let count = 0;
@@ -10,6 +13,12 @@ export const hasModel = () => document.getElementById("model") !== null;
 
 /** Give the settings that the page has instead of a server. */
 export const ownSettings = () => JSON.parse(textOf("settings"));
+
+/** Load the model, and compare it with the model that it was made from; gives a warning, empty if they agree. */
+export async function checkModel() {
+  const { differs } = await askModel("check", {});
+  return differs ? DIFFERS : "";
+}
 
 /** Ask the model; of several questions with one path that wait, only the newest is answered. */
 export function askModel(path, values) {

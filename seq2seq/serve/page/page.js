@@ -1,6 +1,7 @@
 // Translates what is typed. Text of users and of the server goes in as text, never as HTML.
 
 import { charactersOf, getSettings, newest, post } from "./asking.js";
+import { checkModel, hasModel } from "./own_model.js";
 import { makeExplainer } from "./explaining.js";
 
 const EXAMPLES = ["The ball is blue.", "The black cat drank the milk."]; // for English models
@@ -161,6 +162,7 @@ async function begin() {
   }
   addEventListener("hashchange", readAddress);
   readAddress();
+  if (hasModel()) at("warning").textContent = await checkModel().catch(() => ""); // translating tells why it failed
 }
 
 /** Take the text from the address, as in #The%20ball%20is%20blue. */
