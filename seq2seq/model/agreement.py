@@ -30,7 +30,7 @@ class Example(NamedTuple):
     @property
     def sources(self) -> list[list[int]]:
         """Return the ids of each source, without the end mark."""
-        return [ids[:count].tolist() for ids, count in zip(self.src, SOURCES, strict=True)]
+        return [[int(token) for token in self.src[row, :count]] for row, count in enumerate(SOURCES)]
 
 
 @torch.no_grad()
@@ -46,8 +46,8 @@ def make_example(model: EncoderDecoder, start: int, end: int) -> Example:
         ids = torch.tensor(_ids(2 * STEPS, model.vocab_size), device=device).view(2, STEPS)
         tgt_in, tgt_out = F.pad(ids, (1, 0), value=start), F.pad(ids, (0, 1), value=end)
         state = encoded = model.encode(src)
-        logits = []
-        for part in tgt_in.split(1 if model.config.decoder_mask == "none" else STEPS + 1, dim=1):
+        logits: list[Tensor] = []
+        for part in torch.split(tgt_in, 1 if model.config.decoder_mask == "none" else STEPS + 1, dim=1):
             of_part, state = model.decode(part, state)
             logits.append(of_part)
         joined = torch.cat(logits, 1)

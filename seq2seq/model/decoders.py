@@ -194,7 +194,7 @@ def computes_textbook(decoder: NativeDecoder) -> bool:
     """Return whether a decoder gives its model's logits, in a search of two hypotheses for each source."""
     example = make_example(decoder.model, start=1, end=1)
     state, rows = decoder.begin(example.state), torch.tensor([0, 0, 1, 1])
-    logits, before = [], rows
+    logits, before = list[Tensor](), rows
     for last in example.tgt_in[rows].unbind(1):
         of_step, state = decoder.step(last, state.reorder(before, (2, 2)))
         logits.append(of_step)

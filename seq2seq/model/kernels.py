@@ -1,6 +1,6 @@
 """Which kernel computes attention, by device and precision, as measured (docs/performance.md). Knows no layer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import torch
@@ -22,7 +22,7 @@ def uses_fused_kernel(queries: Tensor, keys: Tensor, weights: Weights) -> bool:
 
 
 @cache
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType]
 def is_fused_kernels(weights: Weights) -> bool:
     """Return whether the fused kernel attends as with these weights: to 300 keys, with and without a mask, and back.
 
@@ -31,7 +31,7 @@ def is_fused_kernels(weights: Weights) -> bool:
     waves = 3 * torch.arange(2 * 2 * 620 * 8, dtype=torch.float32, device="cpu").square().sin()
     mask = torch.ones(2, 1, 20, 300, dtype=torch.bool, device="cpu").tril(5)
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        parts = waves.view(2, 2, -1, 8).split((20, 300, 300), 2)
+        parts: Sequence[Tensor] = torch.split(waves.view(2, 2, -1, 8), [20, 300, 300], 2)
         queries, keys, values = (vectors.clone().requires_grad_() for vectors in parts)
 
         def with_gradients(context: Tensor) -> list[Tensor]:

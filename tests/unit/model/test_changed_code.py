@@ -42,7 +42,7 @@ def top(count: int, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -
     return weights * (weights >= weights.topk(min(count, keys.shape[2])).values[..., -1:])
 
 
-def fail(*_: Tensor) -> Tensor:
+def fail(*_: Any) -> Tensor:
     raise RuntimeError("only for 7 queries")
 
 
@@ -83,7 +83,8 @@ def test_changed_weights_are_computed_instead_of_the_fused_kernel(name: str, mon
 
 
 def test_weights_that_fail_on_the_example_are_not_hidden() -> None:
-    assert not uses_fused_kernel(*torch.randn(2, 2, 2, 7, 4).unbind(), fail)
+    queries, keys = torch.randn(2, 2, 2, 7, 4).unbind()
+    assert not uses_fused_kernel(queries, keys, fail)
 
 
 def test_pictures_show_the_changed_weights(monkeypatch: pytest.MonkeyPatch) -> None:
