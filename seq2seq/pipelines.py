@@ -23,7 +23,6 @@ _SEARCH = {  # generate's options → ours
     "num_beams": "beam",
     "length_penalty": "length_penalty",
     "no_repeat_ngram_size": "no_repeat_ngram",
-    "repetition_penalty": "repetition_penalty",
     "do_sample": "sampling",
     "temperature": "temperature",
     "top_k": "top_k",
@@ -89,7 +88,7 @@ class TranslationPipeline:
 
         Args:
             texts: one text, a list of texts, or another iterable of texts, which is read bit by bit.
-            options: num_beams, num_return_sequences, length_penalty, no_repeat_ngram_size, repetition_penalty;
+            options: num_beams, num_return_sequences, length_penalty, no_repeat_ngram_size;
                 do_sample, temperature, top_k, top_p; max_length (tokens, with start and end) or max_new_tokens (with
                 the end); early_stopping="never" for an exact search. Without effect: batch_size, as texts are batched
                 by length; truncation, as long texts are translated sentence by sentence.

@@ -372,10 +372,10 @@ class Translator:
                 for segment, row, of_segment in zip(aligned, ids, scores, strict=True)
             ]
 
-        is_plain = request.settings.groups == 1 and not request.settings.early_stopping  # these exclude phrases
         return repair(
             segments, found, request, search, align if self.can_align else None, self.tokenizer, self.tgt_lang,
-            has_phrases=is_plain and isinstance(self.engine, ScoringEngine), keeps=not request.align,
+            has_phrases=not request.settings.early_stopping and isinstance(self.engine, ScoringEngine),
+            keeps=not request.align,
         )  # fmt: skip
 
     def _score(

@@ -32,7 +32,7 @@ MAX_POSITIONS = 2048  # tokens per side, EOS included: the rows of the table of 
 
 _MAX_JSON = 30_000_000  # bytes of a vocabulary
 log = logging.getLogger(__name__)
-UNSUPPORTED = ("repetition_penalty", "groups", "sampling")  # absent, or with another formula
+UNSUPPORTED = ("sampling",)  # with another formula
 
 
 def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:

@@ -75,7 +75,7 @@ def assemble(
     walks = [head_steps(explained, explanation.subject, *names).to_plain() for names in _heads_to_show(explained, head)]
     beams: dict[str, Any] = {}
     if with_beams:
-        with contextlib.suppress(UserError):  # sampling, diverse groups and mbr have no steps to show
+        with contextlib.suppress(UserError):  # sampling and mbr have no steps to show
             beams = beam_steps(explained, source, settings)
     data = {"explanation": plain, "walks": walks, "beams": beams}
     if instead is not None:

@@ -35,7 +35,7 @@ from seq2seq.text.tokenizer import BOS, EOS, Tokenizer
 from seq2seq.translation import MAX_SOURCE_TOKENS, STRETCH
 
 _USED = ("beam", "length_penalty", "max_length_ratio", "max_length_offset")  # settings of the search, in the page
-_IGNORED = ("repair", "batch_tokens", "seed", "diversity", "temperature", "top_k", "top_p")  # without an effect there
+_IGNORED = ("repair", "batch_tokens", "seed", "temperature", "top_k", "top_p")  # without an effect there
 _LIMITS = {"charLimit": 2000, "explainLimit": 300, "alternatives": 4, "frontendTimeout": 300}
 
 

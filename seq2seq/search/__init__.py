@@ -4,7 +4,6 @@ from typing import Any
 
 from seq2seq.search.beam import BeamSearch
 from seq2seq.search.constrained import ConstrainedBeamSearch
-from seq2seq.search.diverse import DiverseBeamSearch
 from seq2seq.search.driver import Search, SearchTask
 from seq2seq.search.sampling import SampleSearch
 
@@ -13,6 +12,4 @@ def make_search(task: SearchTask) -> Search[Any]:
     """Return the search that the task's settings and phrases ask for; a beam of 1 is greedy search."""
     if task.settings.sampling:
         return SampleSearch(task)
-    if any(task.phrases):
-        return ConstrainedBeamSearch(task)
-    return DiverseBeamSearch(task) if task.settings.groups > 1 else BeamSearch(task)
+    return ConstrainedBeamSearch(task) if any(task.phrases) else BeamSearch(task)

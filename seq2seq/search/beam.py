@@ -16,7 +16,7 @@ from seq2seq.search.driver import Partial, Search, SearchTask
 from seq2seq.search.next_tokens import INF, NextTokens
 
 _SCORE = itemgetter(0)
-_Continuation = tuple[float, int, float, Partial]  # score, token, the model's own score, the hypothesis it continues
+_Continuation = tuple[float, int, Partial]  # score, token, the hypothesis that it continues
 
 
 class BeamSearch(Search[Partial]):
@@ -34,14 +34,12 @@ class BeamSearch(Search[Partial]):
         """Continue every live hypothesis by one token, and drop hypotheses that can no longer win."""
         # 2k candidates suffice: each of the k hypotheses has one continuation that ends, so k others are among them.
         count = 2 * self.settings.beam if self.settings.beam > 1 else 1  # greedy search keeps one hypothesis
-        values, tokens, model_values = next_tokens.best(count)
+        values, tokens = next_tokens.best(count)
         for number, live in self.live.items():
             continuations: list[_Continuation] = [
-                (parent.score + value, token, parent.model_score + model_value, parent)
+                (parent.score + value, token, parent)
                 for parent in live
-                for value, token, model_value in zip(
-                    values[parent.row], tokens[parent.row], model_values[parent.row], strict=True
-                )
+                for value, token in zip(values[parent.row], tokens[parent.row], strict=True)
                 if value > -INF
             ]
             candidates = sorted(continuations, key=_SCORE, reverse=True)[:count]
@@ -53,7 +51,7 @@ class BeamSearch(Search[Partial]):
                     [
                         Candidate(score, token, live.index(parent), any(one is candidate for one in kept))
                         for candidate in candidates
-                        for score, token, _, parent in (candidate,)
+                        for score, token, parent in (candidate,)
                     ]
                 )
             self.live[number] = [_grown(candidate) for candidate in kept]
@@ -86,5 +84,5 @@ class BeamSearch(Search[Partial]):
 
 
 def _grown(candidate: _Continuation) -> Partial:
-    score, token, model_score, parent = candidate
-    return Partial([*parent.ids, token], parent.row, score, model_score)
+    score, token, parent = candidate
+    return Partial([*parent.ids, token], parent.row, score)

@@ -150,7 +150,7 @@ class ConstrainedBeamSearch(Search[_Partial]):
         return self.settings.beam == 1 or bound <= ended[self.task.n_best - 1].value(alpha)
 
     def results(self) -> list[list[Hypothesis]]:
-        """Return each sentence's best finished hypotheses, with the model's own scores."""
+        """Return each sentence's best finished hypotheses."""
         return [[one.hypothesis(self.alpha) for one in best[: self.task.n_best]] for best in self._ended]
 
 
@@ -159,31 +159,26 @@ def _continuations(next_tokens: NextTokens, live: list[_Partial], beam: int, eos
     special = [(one.row, token) for one in live for token in (eos, *one.progress.steps)]
     at = tensor_on(next_tokens.logits.device, special).unbind(1)
     most = beam + max(len(one.progress.steps) for one in live) + 1  # k are left without the special ones
-    log_probs, model_log_probs = next_tokens.log_probs, next_tokens.model_log_probs
-    best_values, best_ids = best_tokens(log_probs, most)
-    on_device = log_probs[at], model_log_probs[at], best_values, best_ids, model_log_probs.gather(1, best_ids)
-    tables = on_host(*on_device)
-    require_numbers(tables[2])
-    scores, model_scores, values, tokens, model_values = (table.tolist() for table in tables)
-    of_special = zip(special, scores, model_scores, strict=True)
+    tables = on_host(next_tokens.log_probs[at], *best_tokens(next_tokens.log_probs, most))
+    require_numbers(tables[1])
+    scores, values, tokens = (table.tolist() for table in tables)
+    of_special = zip(special, scores, strict=True)
     continued: list[list[_Partial]] = []
     for parent in live:
         row, steps = parent.row, parent.progress.steps
         chosen = [
-            (token, value, model_value, parent.progress if token == eos else steps[token])
-            for (_, token), value, model_value in islice(of_special, 1 + len(steps))
+            (token, value, parent.progress if token == eos else steps[token])
+            for (_, token), value in islice(of_special, 1 + len(steps))
         ]
         others = (
-            (token, value, model_value, parent.progress.broken_off)
-            for token, value, model_value in zip(tokens[row], values[row], model_values[row], strict=True)
+            (token, value, parent.progress.broken_off)
+            for token, value in zip(tokens[row], values[row], strict=True)
             if token != eos and token not in steps
         )
         continued.append(
             [
-                _Partial(
-                    [*parent.ids, token], row, parent.score + value, parent.model_score + model_value, progress=progress
-                )
-                for token, value, model_value, progress in (*chosen, *islice(others, beam))
+                _Partial([*parent.ids, token], row, parent.score + value, progress=progress)
+                for token, value, progress in (*chosen, *islice(others, beam))
             ]
         )
     return continued

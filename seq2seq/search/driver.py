@@ -61,7 +61,7 @@ class SearchTask:
     device: torch.device | str = "cpu"  # of the step function's tensors
     n_best: int = 1  # hypotheses wanted of each sentence; with sampling, the number of samples
     banned: Sequence[int] = ()  # tokens that no hypothesis contains
-    rules: Sequence[Rule] = ()  # change the log-probabilities, one after another
+    rules: Sequence[Rule] = ()  # forbid tokens, one after another
     phrases: Sequence[Sequence[Sequence[int]]] = ()  # of each sentence; its hypotheses must contain them
     keys: Sequence[int] = ()  # one per sentence; its samples depend on the key (no keys: on its number)
     find_best: FindBest = best_next  # the decoder's own function, if it has one
@@ -79,16 +79,15 @@ class Partial:
 
     ids: list[int]  # with EOS, if it has ended
     row: int  # the step function's row that continues it
-    score: float = 0.0  # sum of log-probabilities as the rules changed them (nats)
-    model_score: float = 0.0  # sum of the model's own log-probabilities (nats)
+    score: float = 0.0  # sum of log-probabilities (nats)
 
     def value(self, alpha: float) -> float:
         """Return score / length^α; the length counts EOS."""
         return self.score / len(self.ids) ** alpha
 
     def hypothesis(self, alpha: float) -> Hypothesis:
-        """Return the ended hypothesis, with the model's own scores."""
-        return Hypothesis(self.ids[:-1], self.model_score, self.model_score / len(self.ids) ** alpha)
+        """Return the ended hypothesis."""
+        return Hypothesis(self.ids[:-1], self.score, self.value(alpha))
 
 
 P = TypeVar("P", bound=Partial)
@@ -119,8 +118,6 @@ class Search(ABC, Generic[P]):
 
     def run(self, step: StepFn[S], state: S) -> list[list[Hypothesis]]:
         """Search all sentences; return each sentence's hypotheses, fewer than wanted where fewer exist.
-
-        Hypotheses are ranked by log-probabilities that rules may have changed; the returned scores are the model's own.
 
         Args:
             step: returns the logits of the next token; its first call has one row per sentence.

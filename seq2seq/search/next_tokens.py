@@ -56,26 +56,19 @@ class NextTokens:
     banned: Int[Tensor, " u"]  # tokens that no hypothesis contains
     eos: int
     too_short: Bool[np.ndarray, " n"] | None  # rows that may not end yet; None: all may
-    change: Change | None  # applies rules and limits to log-probabilities; None: there are none
+    change: Change | None  # forbids tokens by rules and limits; None: there are none
     find_best: FindBest  # finds up to `MAX_QUICK` best tokens of each row
 
     @cached_property
-    def model_log_probs(self) -> Float[Tensor, "n v"]:
-        """The model's own log-probabilities; -inf for banned tokens (nats)."""
-        return next_log_probs(self.logits, self.banned)
-
-    @cached_property
     def log_probs(self) -> Float[Tensor, "n v"]:
-        """Log-probabilities as rules and limits changed them (nats)."""
-        if self.change is None and self.too_short is None:
-            return self.model_log_probs
-        log_probs = self.model_log_probs.clone()
+        """Log-probabilities; -inf for tokens that are banned, or that rules or limits forbid (nats)."""
+        log_probs = next_log_probs(self.logits, self.banned)
         if self.too_short is not None:
             log_probs[:, self.eos].masked_fill_(tensor_on(log_probs.device, self.too_short).bool(), -INF)
         return log_probs if self.change is None else self.change(log_probs)
 
-    def best(self, count: int) -> tuple[Table, list[list[int]], Table]:
-        """Return each row's best tokens, on the host: log-probabilities, ids, and the model's own log-probabilities.
+    def best(self, count: int) -> tuple[Table, list[list[int]]]:
+        """Return each row's best tokens, on the host: log-probabilities and ids.
 
         A token that is forbidden has -inf.
 
@@ -87,13 +80,10 @@ class NextTokens:
             values, tokens = on_host(*best)
             if self.too_short is not None:
                 values[self.too_short[:, None] & (tokens == self.eos)] = -INF
-            require_numbers(values)
-            listed = values.tolist()
-            return listed, tokens.tolist(), listed
-        best = best_tokens(self.log_probs, count)
-        values, tokens, model_values = on_host(*best, self.model_log_probs.gather(1, best[1]))
+        else:
+            values, tokens = on_host(*best_tokens(self.log_probs, count))
         require_numbers(values)
-        return values.tolist(), tokens.tolist(), model_values.tolist()
+        return values.tolist(), tokens.tolist()
 
 
 def require_numbers(log_probs: Float[np.ndarray, "..."]) -> None:

@@ -1,7 +1,7 @@
-"""Rules that change a step's log-probabilities, depending on each row's tokens so far; know ids, never a model.
+"""Rules that forbid a step's tokens, depending on each row's tokens so far; know ids, never a model.
 
-Every search applies the rules in turn. A rule forbids tokens (-inf) or changes their log-probabilities, but none may
-become positive: then the score of a hypothesis never increases as it grows, as the searches' bounds require.
+Every search applies the rules in turn. A forbidden token gets -inf, and all others keep their log-probabilities. So the
+score of a hypothesis is the model's own.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ class Prefixes:
 
 @runtime_checkable
 class Rule(Protocol):
-    """A function that changes the log-probabilities (nats) of the rows' next tokens, in place or not."""
+    """A function that forbids next tokens of the rows in their log-probabilities (nats), in place or not."""
 
     def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
-        """Return the changed log-probabilities, of which none is positive."""
+        """Return the log-probabilities with -inf for forbidden tokens."""
         ...
 
 
@@ -64,28 +64,6 @@ class NoRepeatNgram:
         ngrams = prefixes.tokens.unfold(1, self.size, 1)  # (n, ngrams, size)
         latest = prefixes.tokens[:, None, length - self.size + 1 :]
         return _forbid(log_probs, ngrams[:, :, -1], (ngrams[:, :, :-1] == latest).all(-1))
-
-
-class RepetitionPenalty:
-    """Multiplies the log-probabilities of tokens that a row already has by θ (Keskar et al. 2019, section 4.1).
-
-    The paper divides logits by θ. Log-probabilities are never positive and are multiplied, as Hugging Face does.
-    """
-
-    def __init__(self, penalty: float) -> None:
-        """Set θ; 1 changes nothing.
-
-        Raises:
-            ValueError: penalty is not a positive, finite number.
-        """
-        if not 0 < penalty < INF:
-            raise ValueError(f"penalty={penalty} must be positive and finite")
-        self.penalty = penalty
-
-    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
-        """Multiply the log-probability of each token that a row already has, once even if the token occurs often."""
-        dearer = log_probs.gather(1, prefixes.tokens) * self.penalty
-        return log_probs.scatter_(1, prefixes.tokens, dearer)
 
 
 class BannedPhrases:
@@ -192,8 +170,6 @@ def make_rules(
         banned: sequences of ids that no translation contains.
     """
     rules: list[Rule] = []
-    if settings.repetition_penalty != 1:
-        rules.append(RepetitionPenalty(settings.repetition_penalty))
     if settings.no_repeat_ngram:
         rules.append(NoRepeatNgram(settings.no_repeat_ngram))
     if banned:

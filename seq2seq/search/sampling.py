@@ -48,15 +48,15 @@ class SampleSearch(Search[_Sample]):
         """Draw each live sample's next token."""
         live = list(chain(*self.live.values()))
         rows = tensor_on(self.task.device, [one.row for one in live])
-        log_probs, model_log_probs = next_tokens.log_probs[rows], next_tokens.model_log_probs[rows]
+        log_probs = next_tokens.log_probs[rows]
         uniform = tensor_on(self.task.device, [one.random.random() for one in live], torch.double)
         tokens = _draw(log_probs, uniform, self.settings)[:, None]
-        drawn = on_host(tokens, model_log_probs.gather(1, tokens), log_probs.gather(1, tokens))
-        require_numbers(drawn[2])
-        for one, token, model_score, score in zip(live, *(table[:, 0].tolist() for table in drawn), strict=True):
+        drawn = on_host(tokens, log_probs.gather(1, tokens))
+        require_numbers(drawn[1])
+        for one, token, score in zip(live, *(table[:, 0].tolist() for table in drawn), strict=True):
             if score > -INF:  # else rules left no token: the sample is dropped
                 one.ids.append(token)
-                one.model_score += model_score
+                one.score += score
         self.live = {number: [one for one in samples if self._goes_on(one)] for number, samples in self.live.items()}
 
     def _goes_on(self, one: _Sample) -> bool:

@@ -27,11 +27,13 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _LANGUAGE = re.compile(r"[\w.@+-]{1,40}")
 _MOST = {  # of a bundle's search, since a bundle may be a stranger's, and the command line can change every setting
     **dict.fromkeys(("beam", "mbr"), 100),
-    **dict.fromkeys(("min_length", "max_length_offset", "temperature", "diversity"), 1000),
-    **dict.fromkeys(("min_length_ratio", "max_length_ratio", "length_penalty", "repetition_penalty"), 10),
+    **dict.fromkeys(("min_length", "max_length_offset", "temperature"), 1000),
+    **dict.fromkeys(("min_length_ratio", "max_length_ratio", "length_penalty"), 10),
     **dict.fromkeys(("no_repeat_ngram", "top_k", "batch_tokens"), 1_000_000),
     "seed": 2**63 - 1,  # PyTorch's limit
 }
+# settings of older versions' searches, and the value that meant off; None: without groups, the setting had no effect
+_RETIRED = {"coverage_penalty": 0, "repetition_penalty": 1, "groups": 1, "diversity": None}
 
 C = TypeVar("C", ModelConfig, SearchConfig)
 
@@ -154,10 +156,11 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
             raise UserError(f"{path} is damaged: {key}={value!r:.80}, expected a positive whole number")
     languages, length = (values["src_lang"], values["tgt_lang"]), values.get("trained_length")
     calibration = _read_calibration(path, values.get("calibration"))
+    search = without_retired(values["search"], path)
     try:
         architecture = values["architecture"].removeprefix(ARCHITECTURE)
         model = config_from_plain(ModelConfig, {**values["model"], "architecture": architecture})
-        search = config_from_plain(SearchConfig, _without_retired(values["search"]))
+        search = config_from_plain(SearchConfig, search)
         return values, BundleConfig(model, search, *languages, length, calibration)
     except UserError as error:
         raise UserError(f"{path} is damaged: {in_short(error)}") from error
@@ -178,9 +181,17 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9
 
 
-def _without_retired(search: dict[str, Any]) -> dict[str, Any]:
-    """Return search settings without those that older versions wrote and this one lacks, if they were off."""
-    return {key: value for key, value in search.items() if (key, value) != ("coverage_penalty", 0)}
+def without_retired(search: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return search settings without those that older versions wrote and this one lacks; errors use the path.
+
+    Raises:
+        UserError: one of them is not off.
+    """
+    for key, off in _RETIRED.items():
+        if (value := search.get(key, off)) != off and off is not None:
+            advice = f"set it to {off} there, or use the version that wrote it"
+            raise UserError(f"{path}: search.{key}={value!r:.80} is not known to this version: {advice}")
+    return {key: value for key, value in search.items() if key not in _RETIRED}
 
 
 def config_from_plain(schema: type[C], values: Mapping[str, Any]) -> C:

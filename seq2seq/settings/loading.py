@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError, in_short
-from seq2seq.settings.bundle import first_line
+from seq2seq.settings.bundle import first_line, without_retired
 from seq2seq.settings.compose import from_hydra, one_line, parse
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
@@ -88,7 +88,7 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file of plain values: no tags, which name classes, and no anchors, which multiply values.
 
     Raises:
-        UserError: the file has tags or anchors, or does not hold settings.
+        UserError: the file has tags or anchors, or does not hold settings, or has settings that this version lacks.
     """
     if path.stat().st_size > _MAX_YAML:
         raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no config.yaml of train.py")
@@ -98,4 +98,6 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
     settings = yaml.safe_load(text)
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings) or "${" in text:
         raise UserError(f"{path} holds no plain settings: it is forged or damaged")
+    if isinstance(search := settings.get("search"), dict):
+        settings["search"] = without_retired(search, path)
     return settings

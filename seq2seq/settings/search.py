@@ -25,11 +25,8 @@ class SearchConfig:
     min_length_ratio: float = 0.0  # a translation has at least min_length_ratio · source tokens + min_length tokens
     min_length: int = 0  # tokens added to min_length_ratio · source tokens
     no_repeat_ngram: int = 0  # length of n-grams that may not appear twice in a translation; 0 = off
-    repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that the translation already has; 1 = off
     # end when enough finished hypotheses (beam) beat every unfinished one at its present length; faster, not exact
     early_stopping: bool = False
-    groups: int = 1  # groups of diverse beam search, each with beam / groups hypotheses; 1 = off
-    diversity: float = 0.5  # penalty (nats) for each earlier group that chose the same token
     sampling: bool = False  # draw tokens by temperature, top_k, top_p and seed instead of searching
     temperature: float = 1.0  # divides log-probabilities before drawing; below 1, likely tokens become likelier
     top_k: int = 0  # draw from the k likeliest tokens; 0 = all
@@ -50,9 +47,6 @@ class SearchConfig:
             length_penalty=(0, 10),  # length^α stays a number of 32 bits
             no_repeat_ngram=(0, 100_000),
             top_k=(0, 10**9),
-            diversity=(0, 1e6),
-            repetition_penalty=(1, 1e6),
-            groups=(1, 1000),
             beam=(1, 1000),
             mbr=(0, 10_000),
             max_length_ratio=(0, 1000),
@@ -60,10 +54,6 @@ class SearchConfig:
             min_length_ratio=(0, 1000),
             min_length=(0, 100_000),
             batch_tokens=(1, 10**9),
-        )
-        require(
-            self.beam % self.groups == 0,
-            f"search.beam={self.beam} must be a multiple of search.groups={self.groups}",
         )
         is_allowed = 1e-6 <= self.temperature <= 1e6
         require(is_allowed, f"search.temperature={self.temperature} must be greater than 0 and finite (1e-6 to 1e6)")
@@ -104,8 +94,7 @@ def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
     Raises:
         UserError: the settings ask for two kinds.
     """
-    kinds = {"sampling": settings.sampling, "phrases": has_phrases}
-    kinds |= {"groups": settings.groups > 1, "early_stopping": settings.early_stopping}
+    kinds = {"sampling": settings.sampling, "phrases": has_phrases, "early_stopping": settings.early_stopping}
     wanted = [name for name, is_wanted in kinds.items() if is_wanted]
     if len(wanted) > 1:
         raise UserError(f"{' and '.join(wanted)} do not go together: leave out all but one")
@@ -117,5 +106,5 @@ def require_steps(settings: SearchConfig) -> None:
     Raises:
         UserError: the settings do not ask for a plain beam search.
     """
-    if settings.sampling or settings.groups > 1 or settings.mbr:
-        raise UserError("only a plain beam search has steps to show: no sampling, groups or mbr")
+    if settings.sampling or settings.mbr:
+        raise UserError("only a plain beam search has steps to show: no sampling or mbr")

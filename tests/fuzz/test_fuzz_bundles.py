@@ -57,7 +57,7 @@ def check(folder: Path, genuine: dict[str, bytes], watched_files: Callable[[], A
         if refusal is not None:
             require_one_line(refusal, folder / "model")
         for translator in loaded:
-            (line,) = translator.translate(["The cat drank."], beam=2, max_length=3, mbr=0, groups=1)
+            (line,) = translator.translate(["The cat drank."], beam=2, max_length=3, mbr=0)
             assert line.isprintable()
             assert "".join([translator.src_lang, translator.tgt_lang]).isprintable()
         assert {name: (folder / "model" / name).read_bytes() for name in FILES} == files

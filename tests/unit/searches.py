@@ -25,8 +25,7 @@ SEARCHES: dict[str, dict[str, Any]] = {  # settings by name; "constrained" is fo
     "early stopping": {"beam": 4, "early_stopping": True},
     "least length": {"beam": 4, "min_length": 4},
     "sampling": {"sampling": True, "top_k": 20, "seed": 3},
-    "diverse": {"beam": 6, "groups": 3, "diversity": 0.7},
-    "rules": {"beam": 4, "no_repeat_ngram": 2, "repetition_penalty": 1.3, "min_length": 4},
+    "rules": {"beam": 4, "no_repeat_ngram": 2, "min_length": 4},
     "constrained": {"beam": 5},
 }
 VOCAB_SIZE = 90

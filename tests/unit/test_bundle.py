@@ -161,11 +161,12 @@ def test_a_foreign_or_malicious_config_is_refused(folder: Path, values: dict[str
 
 def test_a_retired_setting_of_an_older_version_is_left_out_if_it_was_off(bundle: Bundle, folder: Path) -> None:
     search = json.loads((folder / "config.json").read_text())["search"]
-    change(folder, search={**search, "coverage_penalty": 0.0})
+    change(folder, search={**search, "coverage_penalty": 0.0, "repetition_penalty": 1.0, "groups": 1, "diversity": 0.7})
     assert load_bundle(folder).config == bundle.config
-    change(folder, search={**search, "coverage_penalty": 0.3})
-    with pytest.raises(UserError, match=r"^.*json is damaged: Key 'coverage_penalty' not in 'SearchConfig'$"):
-        load_bundle(folder)
+    for key, value in (("coverage_penalty", 0.3), ("repetition_penalty", 1.2), ("groups", 2)):
+        change(folder, search={**search, key: value})
+        with pytest.raises(UserError, match=rf"^.*json: search.{key}={value} is not known to this version: set it to "):
+            load_bundle(folder)
 
 
 @pytest.mark.parametrize("architecture", ["transformer", "recurrent"])

@@ -16,8 +16,8 @@ from seq2seq.translator import Translator
 from tests.thin import thin
 from tests.unit.searches import NEEDS_COMPILER, random_model
 
-CHANGES: list[dict[str, Any]] = [{}, {"beam": 1}, {"phrases": ["bola"]}, {"sampling": True}, {"groups": 3}]
-CHANGES += [{"repetition_penalty": 1.5}, {"banned": ["la leche"]}, {"prefix": "El gato"}]
+CHANGES: list[dict[str, Any]] = [{}, {"beam": 1}, {"phrases": ["bola"]}, {"sampling": True}]
+CHANGES += [{"no_repeat_ngram": 2}, {"banned": ["la leche"]}, {"prefix": "El gato"}]
 
 
 @pytest.fixture

@@ -21,9 +21,8 @@ KINDS = {
     "greedy": {"beam": 1},
     "beam": {"beam": 4},
     "early stopping": {"beam": 3, "early_stopping": True},
-    "diverse": {"beam": 4, "groups": 2},
     "sampling": {"sampling": True, "seed": 3},
-    "rules": {"beam": 3, "repetition_penalty": 1.5, "min_length": 1},
+    "rules": {"beam": 3, "no_repeat_ngram": 3, "min_length": 1},
 }
 PREFIXES = ["La bola es az", "Un", "¿Qu", "n", "niños", "La le", "x日", "El gato ve la l", "e", "-", "San José, "]
 

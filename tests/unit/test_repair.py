@@ -183,7 +183,7 @@ def test_any_number_can_be_translated():
         True,
         *translator.translate(["The cat."]),
     )
-    cases: list[dict[str, Any]] = [{"early_stopping": True}, {"groups": 5}, {"mbr": 3}, {"beam": 1}]
+    cases: list[dict[str, Any]] = [{"early_stopping": True}, {"mbr": 3}, {"beam": 1}]
     for options in (*cases, dict[str, Any](no_repeat_ngram=2)):
         assert len(translator.translate(texts, repair=True, **options)) == len(texts)
     drawn = translator.translate(["THE CAT SEES THE MILK."], sampling=True)

@@ -84,10 +84,7 @@ def test_progress_counts_every_text_once(echo):
         ({"top_p": math.nan}, r"search.top_p=nan must be in \(0, 1\]"),
         ({"length_penalty": 200.0}, "search.length_penalty=200.0 must be at most 10"),
         ({"temperature": 1e-300}, "search.temperature=1e-300 must be greater than 0"),
-        ({"diversity": 1e300}, "search.diversity=.* must be at most"),
-        ({"repetition_penalty": 1e300}, "search.repetition_penalty=.* must be at most"),
         ({"top_k": 10**30}, "search.top_k=.* must be at most"),
-        ({"beam": 5, "groups": 2}, "search.beam=5 must be a multiple of search.groups=2"),
         ({"beam": 1, "mbr": 2}, r"mbr=2 needs a beam of at least as many \(beam=1\), or sampling"),
     ],
 )

@@ -91,8 +91,8 @@ def test_eos_ranked_below_the_beam_finishes_no_hypothesis(golden):
 
 
 def test_only_a_plain_beam_search_has_steps(golden):
-    for settings in (SearchConfig(sampling=True), SearchConfig(groups=5), SearchConfig(mbr=3)):
-        with pytest.raises(UserError, match="only a plain beam search has steps to show: no sampling, groups or mbr"):
+    for settings in (SearchConfig(sampling=True), SearchConfig(mbr=3)):
+        with pytest.raises(UserError, match="only a plain beam search has steps to show: no sampling or mbr"):
             beam_steps(golden, TEXTS[0], settings)
 
 

@@ -19,7 +19,6 @@ KINDS: dict[str, dict[str, Any]] = {  # arguments of `search`, for every kind of
     "beam": {"beam": 3},
     "early stopping": {"beam": 3, "early_stopping": True},
     "sampling": {"sampling": True, "n_best": 4},
-    "diverse": {"beam": 6, "groups": 3},
     "constrained": {"beam": 3, "phrases": [[[4]], [], [[5, 1]]]},
     "constrained, narrow": {"beam": 1, "phrases": [[[4, 5]], [], [[5], [1, 1]]]},
 }

@@ -8,7 +8,7 @@ import torch
 from seq2seq.errors import UserError
 from seq2seq.search import make_search
 from seq2seq.search.next_tokens import best_next
-from seq2seq.search.rules import BannedPhrases, ForcedPrefix, NoRepeatNgram, RepetitionPenalty
+from seq2seq.search.rules import BannedPhrases, ForcedPrefix, NoRepeatNgram
 from tests.unit.search.tasks import EOS, KINDS, TableModel, ids_of, make_task, search
 
 TABLES, LIMITS = [11, 12, 13], [6, 3, 8]
@@ -32,7 +32,7 @@ def test_sentences_searched_together_come_out_as_alone(kind, has_rules):
     model, prefixes, least = TableModel(9), [[6], [], [7, 7, 1]], [2, 0, 5] if has_rules else [0, 0, 0]
 
     def rules(sentences):
-        free = [RepetitionPenalty(1.3), NoRepeatNgram(2), BannedPhrases([[5, 8], [7, 6, 1]])]
+        free = [NoRepeatNgram(2), BannedPhrases([[5, 8], [7, 6, 1]])]
         return [ForcedPrefix([prefixes[i] for i in sentences], free)] if has_rules else []
 
     of_all = {**KINDS[kind], "keys": [1, 2, 3]}

@@ -7,7 +7,6 @@ from seq2seq.search.rules import (
     CompletedWord,
     ForcedPrefix,
     NoRepeatNgram,
-    RepetitionPenalty,
     make_rules,
 )
 from seq2seq.search.subset import Subset
@@ -51,26 +50,6 @@ def test_a_wide_beam_finds_exactly_what_the_rule_allows(name):
         assert ids_of(best) == [ids for ids in everything if is_allowed(ids, sentence)]
 
 
-def test_repeated_tokens_cost_the_penalty_in_the_ranking_and_not_in_the_scores():
-    model, penalty = TableModel(6), 1.7
-    (best,) = search([33], [RepetitionPenalty(penalty)], beam=200)
-
-    def penalised(ids):
-        steps = [(ids[:position], token) for position, token in enumerate([*ids, EOS])]
-        return sum(
-            model.log_probs(33, tuple(earlier))[token] * (penalty if token in earlier else 1.0)
-            for earlier, token in steps
-        )
-
-    assert len(best) == len(model.all_sequences(33, LIMIT))
-    for hypothesis in best:
-        assert hypothesis.score == pytest.approx(model.score(33, hypothesis.ids), abs=1e-4)
-        assert hypothesis.normalised_score == pytest.approx(hypothesis.score / (len(hypothesis.ids) + 1), abs=1e-6)
-    values = [penalised(ids) / (len(ids) + 1) for ids in ids_of(best)]
-    assert values == pytest.approx(sorted(values, reverse=True), abs=1e-5)
-    assert any(penalised(hypothesis.ids) < hypothesis.score - 0.1 for hypothesis in best)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_rules_that_leave_nothing_leave_no_hypothesis(kind):
     rules = [BannedPhrases([[token] for token in range(6) if token != EOS])]
@@ -91,7 +70,6 @@ def test_forced_tokens_need_not_obey_the_rules_for_free_tokens():
     ("rule", "argument", "message"),
     [
         (NoRepeatNgram, 0, "size=0 must be at least 1"),
-        (RepetitionPenalty, 0.0, r"penalty=0\.0 must be positive"),
         (BannedPhrases, [[4], []], r"phrases=\[\[4\], \[\]\]: every phrase needs a token"),
     ],
 )
@@ -146,7 +124,7 @@ def names(settings, words=(None, None), banned=()) -> list[str]:
 
 def test_there_is_a_rule_for_every_setting_that_asks_for_one_and_a_prefix_overrides_them():
     assert names(SearchConfig(min_length=3)) == []
-    assert names(SearchConfig(repetition_penalty=1.2, no_repeat_ngram=3)) == ["RepetitionPenalty", "NoRepeatNgram"]
+    assert names(SearchConfig(no_repeat_ngram=3), banned=[[7]]) == ["NoRepeatNgram", "BannedPhrases"]
     assert names(SearchConfig(), banned=[[7]], words=(None, UnfinishedWord(0, ABC, 3))) == ["CompletedWord"]
     (rule,) = make_rules(SearchConfig(), prefixes=[(), (5,)], words=(None, None), banned=[[7]])
     assert isinstance(rule, ForcedPrefix)

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from seq2seq.search.rules import BannedPhrases, ForcedPrefix, NoRepeatNgram, RepetitionPenalty
+from seq2seq.search.rules import BannedPhrases, ForcedPrefix, NoRepeatNgram
 from tests.unit.search import tasks
 from tests.unit.search.tasks import BANNED, BOS, EOS, TableModel, ids_of
 
@@ -96,7 +96,7 @@ def test_samples_come_as_often_as_they_are_probable(no_repeat):
 
 def test_samples_obey_rules_but_are_scored_by_the_model():
     model = TableModel(7)
-    rules = [BannedPhrases([[4]]), RepetitionPenalty(1.5), ForcedPrefix([[6, 1], []])]
+    rules = [BannedPhrases([[4]]), ForcedPrefix([[6, 1], []])]
     settings = {"temperature": 2.0, "top_k": 3}
     results = sample(model, [45, 46], [6, 3], samples=30, rules=rules, min_lengths=[4, 2], **settings)
     for table, shortest, samples in zip([45, 46], [4, 2], results, strict=True):
