@@ -1,4 +1,4 @@
-"""Cache folders, named by a hash of their inputs: complete or absent, checked before use, listed by age, removed."""
+"""Cache folders, named by a hash of their inputs: complete or absent, and checked before use."""
 
 import hashlib
 import json
@@ -6,25 +6,21 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from seq2seq.drafts import draft_of
 from seq2seq.errors import UnfinishedError, UserError
 
 logger = logging.getLogger(__name__)
 WORK = "work"  # folder with the results of steps, beside the draft of the whole result
-_DRAFT, _DRAFT_END = ".", ".building"  # before and after a cache folder's name: the folder in which it is built
 MANIFEST = "manifest.json"
 _VALUE = "value.json"
-_KINDS = (("report.json", "prepared text"), ("model.safetensors", "imported model"))  # a file, and its folder's kind
-_USERS = ".runs"  # ending of the file beside a folder that lists the runs that read the folder
 _TICK = 2 * 10**9  # ns: the coarsest resolution of the times of file systems
 
 
@@ -41,7 +37,7 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     folder = root / key
     if is_complete(folder):
         with suppress(OSError):
-            os.utime(folder)  # the time of the last use, for clearing the cache by age
+            os.utime(folder)  # the time of the last use, for `find -mtime`
         if _unfinished(folder).exists():  # a process was killed between the rename and the end
             with suppress(OSError, NotImplementedError), FileLock(root / f"{key}.lock", timeout=0):
                 shutil.rmtree(_unfinished(folder))
@@ -60,7 +56,8 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
 
 
 def _unfinished(folder: Path) -> Path:
-    return folder.with_name(f"{_DRAFT}{folder.name}{_DRAFT_END}")
+    """Return the folder in which a folder of the cache is built."""
+    return folder.with_name(f".{folder.name}.building")
 
 
 def _make(folder: Path, build: Callable[[Path], None]) -> None:
@@ -157,95 +154,3 @@ def value_of(folder: Path) -> Any:
 def write_json(path: Path, value: object) -> None:
     """Write a value as JSON."""
     path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A folder of the cache."""
-
-    folder: Path
-    kind: str
-    bytes: int
-    used: float  # seconds since 1970
-    runs: list[Path]  # existing runs that read the folder
-
-
-def note_run(folder: Path, run: Path) -> None:
-    """Record beside a folder of the cache that a run reads the folder; do nothing if the cache is read-only."""
-    users, told = _users(folder), str(run.resolve())
-    with suppress(OSError):
-        if told not in _lines(users):
-            with users.open("a", encoding="utf-8") as file:
-                file.write(f"{told}\n")
-
-
-def list_entries(root: Path) -> list[Entry]:
-    """Return all folders of the cache, including unfinished ones, the last used first."""
-    return sorted(_entries(root), key=lambda entry: -entry.used)
-
-
-def _entries(root: Path) -> Iterator[Entry]:
-    for folder in root.iterdir() if root.is_dir() else ():
-        if not folder.is_dir() or folder.is_symlink():
-            continue
-        is_draft = folder.name.startswith(_DRAFT) and folder.name.endswith(_DRAFT_END)
-        names = _names(folder)
-        if is_draft or names:  # other folders do not belong to the cache
-            kind = (
-                "unfinished"
-                if is_draft
-                else next((kind for name, kind in _KINDS if name in names), "CTranslate2 export")
-            )
-            files = stat_files(folder)
-            try:
-                used = max([folder.stat().st_mtime, *(s.st_mtime for s in files if is_draft)])
-            except FileNotFoundError:  # another process has finished or removed it
-                continue
-            runs = [Path(line) for line in _lines(_users(folder)) if (Path(line) / "config.yaml").is_file()]
-            yield Entry(folder, kind, sum(s.st_size for s in files), used, runs)
-
-
-def stat_files(folder: Path) -> list[os.stat_result]:
-    """Return the status of every file in a folder and its folders; a file may be removed at any time."""
-    statuses = []
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                statuses.append((Path(parent) / name).lstat())
-    return statuses
-
-
-def remove_entry(entry: Entry) -> bool:
-    """Delete a folder of the cache; return False if another process builds or has removed it.
-
-    Raises:
-        UserError: the folder cannot be deleted.
-    """
-    key = entry.folder.name.removeprefix(_DRAFT).removesuffix(_DRAFT_END)
-    try:
-        with FileLock(entry.folder.with_name(f"{key}.lock"), timeout=0):
-            shutil.rmtree(entry.folder)
-            _users(entry.folder).unlink(missing_ok=True)
-    except (Timeout, FileNotFoundError):
-        return False
-    except OSError as error:
-        raise UserError(f"{entry.folder} cannot be removed ({error.strerror}): check who owns its files") from error
-    return True
-
-
-def _users(folder: Path) -> Path:
-    return folder.with_name(folder.name + _USERS)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return []
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return list(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return []

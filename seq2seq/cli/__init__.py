@@ -11,12 +11,12 @@ from seq2seq.cli import (
     analyse,
     attend,
     bulk_translate,
-    cache,
     corpora,
     evaluate,
     lab,
     models,
     options,
+    prepare,
     runs,
     score,
     serve,
@@ -51,10 +51,9 @@ app.command("import")(models.import_)
 as_train_py = {"ignore_unknown_options": True, "help_option_names": []}
 typer.Typer.command(app, "train", context_settings=as_train_py)(train_command)  # train.py reads --debug itself
 app.command()(runs.runs)
-app.add_typer(cache.app, name="cache")
 for command in (attend.attend, shortlist.shortlist, models.average, corpora.distill, corpora.backtranslate):
     app.command()(command)
-app.command()(cache.prepare)
+app.command()(prepare.prepare)
 app.command()(bulk_translate.bulk_translate)
 app.add_typer(lab.app, name="lab")
 app.command()(serve.serve)

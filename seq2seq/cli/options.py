@@ -90,7 +90,6 @@ Ray = Annotated[
         "--ray", metavar="ADDRESS", help="Ray cluster to work on: its address, auto, or local to start one here."
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking.")]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The command that lists, compares and removes runs."""
+"""The command that lists and compares runs."""
 
 import json
 import sys
@@ -25,40 +25,23 @@ Names = Annotated[
     list[str] | None, typer.Argument(metavar="NAME", help="Runs to compare. [dim]default: list all[/dim]")
 ]
 Folder = Annotated[Path, options.files("--runs", help="Folder of the runs.")]
-Remove = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="Run to delete with all its files; may be given several times."),
-]
 
 
-def runs(
-    names: Names = None,
-    folder: Folder = Path("runs"),
-    remove: Remove = None,
-    yes: options.Yes = False,
-    as_json: options.AsJson = False,
-) -> None:
-    """List the runs under runs/, compare some of them, or remove old ones.
+def runs(names: Names = None, folder: Folder = Path("runs"), as_json: options.AsJson = False) -> None:
+    """List the runs under runs/, or compare some of them.
 
     [bold]seq2seq runs[/bold]   one line for each run, the newest first
 
     [bold]seq2seq runs A B[/bold]   scores, time and size of both runs, and the settings in which the runs differ
 
-    [bold]seq2seq runs --remove A --remove B[/bold]   delete the folders of both runs; asks first
-
     A run with series=SERIES is called SERIES/NAME. Loss (nats per target token) and BLEU come from the best
     validation by training.monitor. Resume a stopped run with [bold]seq2seq train resume=runs/NAME[/bold].
     """
-    if remove and (names or as_json):
-        raise typer.BadParameter("--remove only deletes: leave out other names and --json")
     from seq2seq.training.run_files import list_runs
 
     found = list_runs(folder)
     if not found:
         raise UserError(f"--runs {folder} has no run: train one with `{train_command()}`")
-    if remove:
-        remove_runs(choose(found, remove), confirmed=yes)
-        return
     chosen = choose(found, names) if names else found
     differing = differing_settings(chosen) if names else {}
     if as_json:
@@ -85,35 +68,6 @@ def choose(found: Sequence["SavedRun"], names: Sequence[str]) -> list["SavedRun"
             raise UserError(f"there is no run {name}: `seq2seq runs` lists their names")
         chosen[run.name] = run
     return list(chosen.values())
-
-
-def remove_runs(chosen: Sequence["SavedRun"], *, confirmed: bool) -> None:
-    """Delete runs, once the user has agreed.
-
-    Raises:
-        UserError: a run is running or cannot be deleted, or nobody can be asked.
-    """
-    from seq2seq.training.run_files import remove_run, require_idle
-
-    for run in chosen:  # if one must not be deleted, none is
-        require_idle(run)
-    total = size(sum(run.bytes for run in chosen))
-    confirm(f"delete {', '.join(str(run.folder) for run in chosen)} ({total})", confirmed)
-    for run in chosen:
-        remove_run(run)
-        print(f"removed {run.folder} ({size(run.bytes)})", file=sys.stderr)
-
-
-def confirm(what: str, confirmed: bool) -> None:
-    """Ask before something is deleted, unless the user has agreed on the command line.
-
-    Raises:
-        UserError: the answer is no, or nobody can be asked.
-    """
-    if not confirmed and not sys.stdin.isatty():
-        raise UserError(f"this would {what}: add --yes, since nobody can be asked here")
-    if not confirmed and not typer.confirm(f"{what[0].upper() + what[1:]}?", err=True):
-        raise UserError("nothing was removed")
 
 
 def differing_settings(chosen: Sequence["SavedRun"]) -> dict[str, list[Any]]:

@@ -11,12 +11,10 @@ import lightning as L
 import torch
 from rich.console import Console
 
-from seq2seq.cache import note_run
 from seq2seq.device import prepare, tf32_products
 from seq2seq.errors import UserError, in_short, is_out_of_memory
 from seq2seq.evaluation.significance import read_seed
 from seq2seq.settings.config import Config
-from seq2seq.settings.data import cache_root
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.filters import drop_table
 from seq2seq.text.loading import mixture_table, training_feed, validation_loaders
@@ -56,9 +54,6 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     console = Console(stderr=True, quiet=rank() > 0)
     text = share_folder("text", lambda: prepare_folder(config.data, config.tokenizer))
     data = open_prepared(config.data, text)
-    note_run(data.folder, folder)
-    if config.init is not None and Path(config.init).parent == cache_root(config.data.cache).resolve():
-        note_run(Path(config.init), folder)  # an imported model
     references = {name: [tgt for _, tgt in pairs] for name, pairs in data.tests.items()}
     baseline = read_baseline(config.baseline, references)
     if baseline or (is_fine_tuning(config) and references):

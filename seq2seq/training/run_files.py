@@ -1,4 +1,4 @@
-"""Read and remove run folders without PyTorch: checkpoints, metrics, scores, size."""
+"""Read run folders without PyTorch: checkpoints, metrics, scores, size."""
 
 import contextlib
 import csv
@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seq2seq.cache import stat_files
 from seq2seq.drafts import WORK, replacing
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.extras import resume_command
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
-from seq2seq.training.lock import holder_of, is_held, lock_folder, release_folder
+from seq2seq.training.lock import holder_of, is_held, release_folder
 from seq2seq.training.run_state import COMPLETE, list_checkpoints, list_resumable, read_results, state_of, step_of
 
 _NUMBERS = ("loss", "seconds", "val_loss", "val_bleu")  # columns of metrics.csv
@@ -216,7 +215,7 @@ def read_run(folder: Path, name: str) -> SavedRun:
     is_complete, monitor = state == COMPLETE, config.training.monitor if config else "bleu"
     logged = int(rows[-1]["step"]) if rows else 0
     times = [float(row["seconds"]) for row in rows if row.get("seconds")]
-    files = stat_files(folder)
+    files = _stat_files(folder)
     return SavedRun(
         name=name,
         folder=folder,
@@ -233,47 +232,22 @@ def read_run(folder: Path, name: str) -> SavedRun:
     )
 
 
+def _stat_files(folder: Path) -> list[os.stat_result]:
+    """Return the status of every file in a folder and its folders; a file may be removed at any time."""
+    statuses = []
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                statuses.append((Path(parent) / name).lstat())
+    return statuses
+
+
 def saved_config(folder: Path) -> Config | None:
     """Return a run's settings; None if they are absent, damaged or of another version."""
     try:
         return load_config(str(folder), [], option="--runs ")
     except UserError:
         return None
-
-
-def require_idle(run: SavedRun) -> None:
-    """Refuse a run in which a process trains.
-
-    Raises:
-        UserError: a process trains in its folder.
-    """
-    if run.holder is not None:
-        raise UserError(f"{run.name} is running (process {run.holder}): stop it before removing it")
-
-
-def remove_run(run: SavedRun) -> None:
-    """Delete a run's folder, and repair the links `latest` and `best` beside it.
-
-    Raises:
-        UserError: a process trains in it, or it cannot be deleted.
-    """
-    try:
-        lock_folder(run.folder)
-        shutil.rmtree(run.folder)
-        for folder in {run.folder.parent, run.folder.parents[run.name.count("/")]}:
-            _repair_links(folder)
-    except OSError as error:
-        raise UserError(f"{run.folder} cannot be removed ({error.strerror}): check who owns its files") from error
-
-
-def _repair_links(runs: Path) -> None:
-    """Point a broken `latest` at the newest run that is left; remove a broken `best`."""
-    for link in (runs / "latest", runs / "best"):
-        if link.is_symlink() and not link.exists():
-            link.unlink()
-            left = [run for run in list_runs(runs) if run.folder.parent == runs]
-            if link.name == "latest" and left:
-                point(link, left[0].folder.name)
 
 
 def point(link: Path, name: str) -> None:

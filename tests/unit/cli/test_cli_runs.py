@@ -1,4 +1,4 @@
-"""Runs listed, compared and removed, as a user asks for it."""
+"""Runs listed and compared, as a user asks for it."""
 
 import functools
 import json
@@ -102,30 +102,7 @@ def test_runs_are_compared_by_scores_and_by_settings_that_differ(runs: Path, ask
 
 def test_names_that_are_no_runs_are_refused(runs: Path, ask) -> None:
     assert ask("none")[2] == "error: there is no run none: `seq2seq runs` lists their names\n"
-    assert "there is no run latest" in ask("--remove", "latest", "--yes")[2]
-    assert "there is no run ../x" in ask("--remove", "../x", "--yes")[2]
     assert "--runs elsewhere has no run: train one with `python train.py`" in ask("--runs", "elsewhere")[2]
-    assert "leave out other names and --json" in ask("done", "--remove", "empty")[2]
-
-
-def test_removing_needs_a_yes_and_moves_latest_to_the_newest_run_that_is_left(runs: Path, ask) -> None:
-    make_run(runs / "newer", results=6)
-    status, _, err = ask("--remove", "done", "--remove", "lab/half")
-    assert status == 1
-    assert "would delete runs/done, runs/lab/half (0.0 MB): add --yes, since nobody can be asked here" in err
-    assert (runs / "done").exists()
-    assert ask("--remove", "done", stdin=b"n\n", terminal=("stdin",))[2].endswith("error: nothing was removed\n")
-    assert (runs / "done").exists()
-    (runs / "best").symlink_to("done")
-    status, _, err = ask("--remove", "done", stdin=b"y\n", terminal=("stdin",))
-    assert status == 0, err
-    assert not (runs / "done").exists()
-    assert (runs / "latest").readlink() == Path("newer")
-    assert not (runs / "best").is_symlink()
-    assert ask("--remove", "lab/half", "--yes")[0] == 0
-    assert (runs / "latest").readlink() == Path("newer")
-    assert ask("--remove", "newer", "--remove", "empty", "--yes")[0] == 0
-    assert not (runs / "latest").is_symlink()
 
 
 def test_links_that_killed_processes_left_unfinished_are_removed(runs: Path) -> None:
@@ -134,12 +111,3 @@ def test_links_that_killed_processes_left_unfinished_are_removed(runs: Path) -> 
     point(runs / "latest", "empty")
     assert (runs / "latest").readlink() == Path("empty")
     assert sorted(path.name for path in runs.glob(".*")) == [".latest-notes"]
-
-
-def test_a_running_run_is_never_removed_nor_what_was_named_with_it(runs: Path, ask, trained_in: Path) -> None:
-    status, _, err = ask("--remove", "empty", "--remove", "done", "--yes")
-    assert status == 1
-    assert f"done is running (process {os.getpid()} on" in err
-    assert "stop it before removing it" in err
-    assert (runs / "empty").exists()
-    assert trained_in.exists()

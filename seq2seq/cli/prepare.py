@@ -1,0 +1,52 @@
+"""The command that prepares text before training."""
+
+import logging
+
+from seq2seq.cli import options, shared
+from seq2seq.cli.runs import size
+
+
+def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> None:
+    """Prepare text before training: clean, find duplicates and overlap, learn the vocabulary, tokenise.
+
+    [bold]seq2seq prepare experiment=tatoeba_cpu data.root=FOLDER data.num_proc=4[/bold]   then train.py with the
+    same settings
+
+    [bold]seq2seq prepare --ray auto data=files 'data.train=["corpora/*.tsv"]'[/bold]   on the Ray cluster that runs
+    here
+
+    The settings are train.py's, group=option and key=value; only data, tokenizer and init matter. train.py
+    with the same settings finds the result in data.cache. The same command resumes a killed preparation. With
+    --ray, texts and data.cache must be in folders that every node sees.
+    """
+    from rich.console import Console
+
+    from seq2seq.settings.compose import compose
+    from seq2seq.text.filters import drop_table
+    from seq2seq.text.prepare import prepare as prepare_text
+
+    config = compose(overrides or [])
+    if config.init is not None:  # the initial model's tokenizer is used
+        from seq2seq.exchange.sources import imported
+        from seq2seq.training.finetune import start_from_bundle
+
+        config.init = imported(config.init, config.data.cache, f"init={config.init}")
+        config = start_from_bundle(config, overrides or [])
+    logger, handler = logging.getLogger("seq2seq.text"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    handler.addFilter(lambda record: record.levelno < logging.WARNING)  # `cli.main` prints warnings
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        prepared = prepare_text(config.data, config.tokenizer, shared.ray_workers(ray))
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    sizes = prepared.report["sizes"]
+    tests = "".join(f", {name} {size:,}" for name, size in sizes["tests"].items())
+    Console().print(drop_table(prepared.report))
+    print(f"pairs: train {sizes['train']:,}, validation {sizes['validation']:,}{tests}")
+    bytes_ = sum(path.stat().st_size for path in prepared.folder.iterdir())
+    print(f"vocabulary: {prepared.tokenizer.target.vocab_size:,}; size: {size(bytes_)}")
+    print(f"folder: {prepared.folder}")
