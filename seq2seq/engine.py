@@ -287,11 +287,8 @@ class Engine:
             if (needed := tokens_needed(of_source)) > limit:
                 message = f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
                 raise UserError(message)
-        words = [source.unfinished for source in sources]
-        prefixes = [
-            source.prefix[: source.unfinished.start] if source.unfinished else source.prefix for source in sources
-        ]
-        is_free = not any(source.prefix for source in sources)  # a prefix may contain banned tokens
+        prefixes = [source.prefix for source in sources]
+        is_free = not any(prefixes)  # a prefix may contain banned tokens
         tokens = [ids[0] for ids in request.banned if len(ids) == 1] if is_free else []
         if set(tokens) & set(chain(*chain(*phrases))):
             raise UserError("a text has no translation that begins, contains and leaves out what it has to")
@@ -299,7 +296,7 @@ class Engine:
         return SearchTask(
             settings=settings, bos=self.start, eos=EOS, max_lengths=longest, device=self.device,
             min_lengths=shortest if any(shortest) else (), n_best=request.n_best, banned=[*unproducible, *tokens],
-            rules=make_rules(settings, prefixes=prefixes, words=words, banned=longer), phrases=phrases,
+            rules=make_rules(settings, prefixes=prefixes, banned=longer), phrases=phrases,
             keys=[source.key for source in sources], find_best=find_best, on_candidates=request.on_candidates,
         )  # fmt: skip
 

@@ -18,22 +18,6 @@ Compile = Literal["auto", "on", "off"]  # whether the search runs as compiled co
 
 
 @dataclass(frozen=True)
-class UnfinishedWord:
-    """The last word of a prefix, which a translation may complete; a search allows only these ways to write it.
-
-    Attributes:
-        start: index in the prefix of the word's first id.
-        spellings: for each number of the word's characters that are already written, the ids that may follow, each with
-            the number of the word's characters that it writes.
-        length: characters of the word; when all are written, any id may follow.
-    """
-
-    start: int
-    spellings: Sequence[dict[int, int]]
-    length: int
-
-
-@dataclass(frozen=True)
 class Source:
     """A text for an engine; all ids are without EOS."""
 
@@ -41,7 +25,6 @@ class Source:
     prefix: Sequence[int] = ()  # the translation begins with these ids
     phrases: Phrases = ()  # the translation contains all of these phrases
     key: int = 0  # samples depend on the seed and this key
-    unfinished: UnfinishedWord | None = None  # the prefix's last word, or the space after it
 
 
 @dataclass(frozen=True)
@@ -74,9 +57,7 @@ def length_limits(sources: Sequence[Source], settings: SearchConfig) -> list[tup
     """Return the least and the most tokens of each source's translation, EOS not counted."""
     limits = []
     for source in sources:
-        word = source.unfinished
-        prefix = max(len(source.prefix), word.start + word.length if word else 0)  # a token writes a character or more
-        longest = max(_share(source, settings.max_length_ratio, settings.max_length_offset), prefix)
+        longest = max(_share(source, settings.max_length_ratio, settings.max_length_offset), len(source.prefix))
         limits.append((min(_share(source, settings.min_length_ratio, settings.min_length), longest), longest))
     return limits
 
@@ -149,7 +130,7 @@ class Text:
     """
 
     text: str
-    prefix: str = ""  # text that the translation begins with; it may end inside a word
+    prefix: str = ""  # text that the translation begins with; spaces at its end are dropped
     phrases: Sequence[str] = ()  # phrases that the translation contains
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ import itertools
 import logging
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from seq2seq.errors import UserError
 from seq2seq.interface import (
@@ -21,7 +21,7 @@ from seq2seq.segments import number_words, split_text
 from seq2seq.settings.bundle import Calibration
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.words import WordCompleter, align_words
+from seq2seq.words import align_words
 
 MAX_SOURCE_TOKENS = 200  # the longest segment that a model gets
 STRETCH = 1.5  # a sentence may have this many times trained_length tokens (docs/decoding.md)
@@ -67,7 +67,6 @@ class Segmenter:
         self._tokenizer = tokenizer
         self._whole = min(trained_length or MAX_SOURCE_TOKENS, MAX_SOURCE_TOKENS)
         self._longest = min(int(STRETCH * (trained_length or MAX_SOURCE_TOKENS)), MAX_SOURCE_TOKENS)
-        self._completer: WordCompleter | None = None
 
     def segments(self, texts: Sequence[Text], glossary: Terms | None = None, first_line: int = 1) -> list[Segment]:
         """Return the segments of texts, in order; a text without tokens has none.
@@ -84,9 +83,8 @@ class Segmenter:
             parts, tag_length = self._cut(text, ids, line)
             for number, (part, part_ids) in enumerate(parts):
                 phrases = [*text.phrases, *(glossary.translations(part) if glossary else ())]
-                source = Source(part_ids, phrases=encode_phrases(phrases, target), key=(line << 16) + number)
-                if number == 0 and text.prefix:
-                    source = self._with_prefix(source, text.prefix)
+                prefix = target.encode([text.prefix])[0] if text.prefix and number == 0 else []
+                source = Source(part_ids, prefix, encode_phrases(phrases, target), key=(line << 16) + number)
                 segments.append(Segment(index, part, source, tag_length, number == 0))
         return segments
 
@@ -108,17 +106,6 @@ class Segmenter:
             message = "line %d has %d tokens, more than %d: cut into %d segments"
             log.warning(message, line, len(ids), MAX_SOURCE_TOKENS, len(encoded))
         return encoded, len(tag_ids)
-
-    def _with_prefix(self, source: Source, prefix: str) -> Source:
-        """Add a prefix, whose last word may be completed; after a space, a new word follows."""
-        (ids,) = self._tokenizer.target.encode([prefix])
-        if not ids:
-            return source
-        if self._completer is None:
-            self._completer = WordCompleter(self._tokenizer.target, (*self._tokenizer.unproducible, EOS))
-        is_whole = prefix[-1].isspace()
-        word = self._completer.new_word(len(ids)) if is_whole else self._completer.last_word(ids)
-        return replace(source, prefix=ids, unfinished=word)
 
 
 def _split_tag(text: str, side: Tokenizer) -> tuple[str, str]:

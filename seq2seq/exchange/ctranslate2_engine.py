@@ -94,10 +94,9 @@ def load_export(folder: Path, device: str, threads: int = 0) -> Translator:
 class CTranslate2Engine:
     """A `SearchEngine` for `Translator` that searches with an exported model.
 
-    Greedy search returns the same hypotheses as the PyTorch engine, except that it completes no word of a prefix. Beam
-    search may return others, for two reasons. CTranslate2 ignores `early_stopping`: a search stops when enough
-    hypotheses have ended, though a better one might follow. Hypotheses with forbidden tokens, such as UNK, may take
-    ranks in the beam. Scores follow the same formula.
+    Greedy search returns the same hypotheses as the PyTorch engine. Beam search may return others, for two reasons.
+    CTranslate2 ignores `early_stopping`: a search stops when enough hypotheses have ended, though a better one might
+    follow. Hypotheses with forbidden tokens, such as UNK, may take ranks in the beam. Scores follow the same formula.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizers, device: str, threads: int) -> None:

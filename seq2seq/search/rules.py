@@ -13,8 +13,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seq2seq.device import on_host
-from seq2seq.interface import UnfinishedWord
 from seq2seq.settings.search import SearchConfig
 
 INF = float("inf")
@@ -118,55 +116,14 @@ class ForcedPrefix:
         return torch.where(forced == ANYTHING, ruled, only)
 
 
-class CompletedWord:
-    """Lets translations complete the last word of their prefixes: only spellings of these words may follow."""
-
-    def __init__(self, words: Sequence[UnfinishedWord | None], rules: Sequence[Rule] = ()) -> None:
-        """Set each sentence's word (None: it has no prefix, or one that ends with a whole word), and all other rules.
-
-        Where the other rules forbid all spellings, these are allowed nevertheless.
-        """
-        self._words, self.rules = words, rules
-        self._end = max(word.start + word.length for word in words if word is not None)  # a token has a character
-
-    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
-        """Forbid all tokens but spellings in rows whose word is not complete; apply the rules to the other rows."""
-        position, ruled = prefixes.tokens.shape[1], log_probs
-        for rule in self.rules:
-            ruled = rule(ruled.clone(), prefixes)
-        if position >= self._end:
-            return ruled
-        written_tokens, sentences = on_host(prefixes.tokens, prefixes.sentences)
-        for row, (tokens, sentence) in enumerate(zip(written_tokens.tolist(), sentences.tolist(), strict=True)):
-            word = self._words[int(sentence)]
-            if word is None or position < word.start:
-                continue
-            written = 0
-            for token in tokens[word.start :]:
-                written += word.spellings[written][token] if written < word.length else 0
-            if written < word.length:
-                allowed = list(word.spellings[written])
-                scores = ruled[row, allowed]
-                scores = scores if bool((scores > -INF).any()) else log_probs[row, allowed]
-                ruled[row] = torch.full_like(log_probs[row], -INF).index_copy_(
-                    0, torch.tensor(allowed, device=log_probs.device), scores
-                )
-        return ruled
-
-
 def make_rules(
-    settings: SearchConfig,
-    *,
-    prefixes: Sequence[Sequence[int]],
-    words: Sequence[UnfinishedWord | None],
-    banned: Sequence[Sequence[int]],
+    settings: SearchConfig, *, prefixes: Sequence[Sequence[int]], banned: Sequence[Sequence[int]]
 ) -> list[Rule]:
     """Return the rules that the settings and the other arguments ask for; a forced prefix overrides all other rules.
 
     Args:
         settings: settings of the search.
         prefixes: ids that each translation begins with; may be empty.
-        words: for each translation, the word after the prefix that it must spell and may complete, if any.
         banned: sequences of ids that no translation contains.
     """
     rules: list[Rule] = []
@@ -174,9 +131,7 @@ def make_rules(
         rules.append(NoRepeatNgram(settings.no_repeat_ngram))
     if banned:
         rules.append(BannedPhrases(banned))
-    if any(prefixes):
-        rules = [ForcedPrefix(prefixes, rules)]
-    return [CompletedWord(words, rules)] if any(word is not None for word in words) else rules
+    return [ForcedPrefix(prefixes, rules)] if any(prefixes) else rules
 
 
 def _forbid(log_probs: Float[Tensor, "n v"], tokens: Int[Tensor, "n i"], where: Bool[Tensor, "n i"]) -> Tensor:

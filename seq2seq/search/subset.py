@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Int64
 
-from seq2seq.interface import Candidate, Hypothesis, Source, UnfinishedWord
+from seq2seq.interface import Candidate, Hypothesis, Source
 
 
 @dataclass(frozen=True)
@@ -21,20 +21,8 @@ class Subset:
 
     def source(self, source: Source) -> Source:
         """Return a source whose prefix and phrases are indices."""
-        phrases, word = [self.index(ids) for ids in source.phrases], source.unfinished
-        return replace(source, prefix=self.index(source.prefix), phrases=phrases, unfinished=word and self._word(word))
-
-    def _word(self, word: UnfinishedWord) -> UnfinishedWord:
-        """Return a word whose spellings are indices, without spellings that no id of the subset can continue."""
-        index = {token: number for number, token in enumerate(self.ids.tolist())}
-        spellings: list[dict[int, int]] = [{} for _ in word.spellings]
-        for written in reversed(range(word.length)):
-            spellings[written] = {
-                index[token]: count
-                for token, count in word.spellings[written].items()
-                if token in index and (written + count >= word.length or spellings[written + count])
-            }
-        return UnfinishedWord(word.start, spellings, word.length)
+        phrases = [self.index(ids) for ids in source.phrases]
+        return replace(source, prefix=self.index(source.prefix), phrases=phrases)
 
     def with_ids(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Return hypotheses of indices as hypotheses of ids."""

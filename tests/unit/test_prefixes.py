@@ -1,4 +1,4 @@
-"""A translation begins with its prefix, whose last word may be completed."""
+"""A translation begins with its prefix."""
 
 from dataclasses import replace
 
@@ -11,10 +11,9 @@ from torch import Tensor
 from seq2seq.interface import Text
 from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.tokenizer import EOS, UNPRODUCIBLE_IDS, Tokenizer
+from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
-from seq2seq.words import WordCompleter
 from tests.thin import thin
 
 KINDS = {
@@ -50,17 +49,17 @@ def liking(tokenizer: Tokenizer, subword: str, shortlist: Shortlist | None = Non
 
 
 @pytest.mark.parametrize("kind", thin(KINDS, ["beam", "sampling"]))
-def test_the_last_word_of_a_prefix_may_be_completed_unless_a_space_follows(tokenizer: Tokenizer, kind: str) -> None:
+def test_a_prefix_stands_as_it_is_and_the_model_goes_on_after_it(tokenizer: Tokenizer, kind: str) -> None:
     translator = liking(tokenizer, "▁azul")
     for prefix, expected in (
-        ("La bola es az", "La bola es azul"),
+        ("La bola es az", "La bola es az azul"),
         ("La bola es azul", "La bola es azul"),
-        ("La bola es az ", "La bola es az azul"),
         ("La bola es ", "La bola es azul"),
         ("La bola es", "La bola es azul"),
         ("", "azul"),
     ):
         assert translator.translate([Text("The ball", prefix)], **KINDS[kind]) == [expected]
+    assert liking(tokenizer, "s").translate([Text("The ball", "La bola")], **KINDS[kind]) == ["La bolas"]
 
 
 @pytest.mark.slow
@@ -88,7 +87,6 @@ def test_rules_change_no_word_of_a_prefix_not_even_the_last_one(tokenizer, rules
 
 @pytest.mark.parametrize("kind", thin(KINDS, ["beam"]))
 def test_a_prefix_fits_into_any_limit(translator, kind):
-    """Subwords can spell a prefix in several ways, some of them longer than the limit."""
     texts = [Text("The cat.", prefix) for prefix in PREFIXES]
     for prefix, translation in zip(PREFIXES, translator.translate(texts, max_length=1, **KINDS[kind]), strict=True):
         assert translation.startswith(prefix.strip())
@@ -98,7 +96,7 @@ def test_a_shortlist_does_not_keep_a_translation_from_its_prefix(tokenizer, monk
     monkeypatch.setattr("seq2seq.search.shortlist.MULTIPLE", 1)
     size = tokenizer.vocab_size
     (azul,) = (number for number in range(size) if tokenizer.tokens([number]) == ["▁azul"])
-    for allowed, expected in (([0, 1, 2, 3, azul], "La bola es azul"), ([0, 1, 2, 3], "La bola es az")):
+    for allowed, expected in (([0, 1, 2, 3, azul], "La bola es az azul"), ([0, 1, 2, 3], "La bola es az")):
         by_frequency = np.array([*allowed, *(token for token in range(size) if token not in allowed)], np.int32)
         offsets, none = np.zeros(size + 1, np.int64), np.empty(0, np.int32)
         shortlist = Shortlist(
@@ -106,28 +104,3 @@ def test_a_shortlist_does_not_keep_a_translation_from_its_prefix(tokenizer, monk
         )
         translator = liking(tokenizer, "▁azul", shortlist)
         assert translator.translate([Text("The ball", "La bola es az")], max_length=14)[0].startswith(expected)
-
-
-def test_a_banned_word_does_not_complete_a_prefix(tokenizer: Tokenizer) -> None:
-    text = Text("A blue ball", "una bola az")
-    assert liking(tokenizer, "▁azul").translate([text]) == ["una bola azul"]
-    (other,) = liking(tokenizer, "▁azul").translate([text], banned=["azul"])
-    assert other.startswith("una bola az")
-    assert "▁azul" not in tokenizer.tokens(tokenizer.encode([other])[0])
-
-
-def test_a_long_word_without_a_space_takes_time_in_proportion_to_its_length(tokenizer: Tokenizer) -> None:
-    """Every position has a spelling for each subword that fits there, and none for longer ones."""
-    completer = WordCompleter(tokenizer, (*UNPRODUCIBLE_IDS, EOS))
-    word = completer.last_word(tokenizer.encode(["la" * 3000])[0])
-    assert word is not None
-    longest = max(map(len, tokenizer.tokens(range(tokenizer.vocab_size))))
-    assert max(count for ways in word.spellings for count in ways.values()) <= longest
-    assert len(word.spellings) == word.length == 6001
-
-
-def test_after_a_space_nothing_attaches_to_the_last_word_of_a_prefix(tokenizer: Tokenizer) -> None:
-    translator = liking(tokenizer, "s")
-    assert translator.translate([Text("The ball", "La bola")]) == ["La bolas"]
-    (separate,) = translator.translate([Text("The ball", "La bola ")])
-    assert separate.split()[:2] == ["La", "bola"]

@@ -8,7 +8,7 @@ import torch
 
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
-from seq2seq.interface import Source, UnfinishedWord
+from seq2seq.interface import Source
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -183,8 +183,8 @@ def test_phrases_that_must_appear_are_refused(export):
         search(export.engine, [Source([5, 6], phrases=[[7]])], GREEDY)
 
 
-def test_a_translation_begins_with_the_whole_prefix_even_if_its_last_word_is_unfinished(export):
-    source = Source([5, 6, 7], prefix=[7, 30], unfinished=UnfinishedWord(1, [{31: 1}], 1))
+def test_a_translation_begins_with_the_prefix(export):
+    source = Source([5, 6, 7], prefix=[7, 30])
     for beam in (1, 3):
         ((best,),) = search(export.engine, [source], replace(GREEDY, beam=beam))
         assert best.ids[:2] == [7, 30]

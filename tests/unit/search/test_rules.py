@@ -1,15 +1,11 @@
-import numpy as np
 import pytest
 
-from seq2seq.interface import Source, UnfinishedWord
 from seq2seq.search.rules import (
     BannedPhrases,
-    CompletedWord,
     ForcedPrefix,
     NoRepeatNgram,
     make_rules,
 )
-from seq2seq.search.subset import Subset
 from seq2seq.settings.search import SearchConfig
 from tests.unit.search import tasks
 from tests.unit.search.tasks import EOS, KINDS, TableModel, contains, ids_of
@@ -78,54 +74,13 @@ def test_impossible_rules_are_refused(rule, argument, message):
         rule(argument)
 
 
-SUBWORDS = {1: "c", 4: "a", 5: "b", 6: "ab", 7: "bcd"}
-ABC = [
-    {4: 1, 6: 2},
-    {5: 1, 7: 2},
-    {1: 1},
-]  # ways to write "abc": the ids that may follow, and how much they write of it
-
-
-def text_of(ids):
-    return "".join(SUBWORDS[token] for token in ids)
-
-
-def test_a_wide_beam_finds_all_spellings_of_an_unfinished_word_and_no_other_sequences():
-    model, words = TableModel(8), [UnfinishedWord(0, ABC, 3), UnfinishedWord(1, ABC, 3), None]
-    rules = [CompletedWord(words, [ForcedPrefix([[], [7], []])])]
-    results = tasks.search(model, [31, 32, 33], [4] * 3, rules=rules, beam=800)
-    for table, beginning, best in zip([31, 32, 33], ["abc", "bcdabc", ""], results, strict=True):
-        everything = model.all_sequences(table, 4)
-        is_allowed = [text_of(ids).startswith(beginning) and (table != 32 or ids[0] == 7) for ids in everything]
-        assert ids_of(best) == [ids for ids, allowed in zip(everything, is_allowed, strict=True) if allowed]
-    assert {ids[-1] for ids in ids_of(results[0])} == SUBWORDS.keys()  # any token may follow the word
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("others", [[], [BannedPhrases([[4], [6]])]], ids=["alone", "against a rule"])
-def test_every_search_begins_with_a_spelling_of_an_unfinished_word(kind, others):
-    rules = [CompletedWord([UnfinishedWord(0, ABC, 3)] * 3, others)]
-    results = tasks.search(TableModel(8), [31, 32, 33], [9, 6, 9], rules=rules, **KINDS[kind])
-    assert all(results)
-    assert all(text_of(ids).startswith("abc") for best in results for ids in ids_of(best))
-
-
-def test_a_subset_of_the_vocabulary_keeps_only_spellings_that_can_be_finished():
-    """The vocabulary has "a", "b" and "ab"; the subset lacks "b", so nothing can follow "a"."""
-    word = UnfinishedWord(0, [{4: 1, 6: 2}, {5: 1}], 2)
-    source = Subset(np.array([0, 1, 2, 3, 4, 6])).source(Source([9], prefix=[6], unfinished=word))
-    assert source.prefix == [5]
-    assert source.unfinished == UnfinishedWord(0, [{5: 2}, {}], 2)
-
-
-def names(settings, words=(None, None), banned=()) -> list[str]:
-    return [type(rule).__name__ for rule in make_rules(settings, prefixes=[(), ()], words=words, banned=banned)]
+def names(settings, banned=()) -> list[str]:
+    return [type(rule).__name__ for rule in make_rules(settings, prefixes=[(), ()], banned=banned)]
 
 
 def test_there_is_a_rule_for_every_setting_that_asks_for_one_and_a_prefix_overrides_them():
     assert names(SearchConfig(min_length=3)) == []
     assert names(SearchConfig(no_repeat_ngram=3), banned=[[7]]) == ["NoRepeatNgram", "BannedPhrases"]
-    assert names(SearchConfig(), banned=[[7]], words=(None, UnfinishedWord(0, ABC, 3))) == ["CompletedWord"]
-    (rule,) = make_rules(SearchConfig(), prefixes=[(), (5,)], words=(None, None), banned=[[7]])
+    (rule,) = make_rules(SearchConfig(), prefixes=[(), (5,)], banned=[[7]])
     assert isinstance(rule, ForcedPrefix)
     assert [type(inner).__name__ for inner in rule.rules] == ["BannedPhrases"]
