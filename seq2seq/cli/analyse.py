@@ -83,7 +83,7 @@ def analyse(
     folder = None if model is None else find_model(model)
     if is_run:
         assert folder is not None
-        from seq2seq.training.baseline import read_translations
+        from seq2seq.training.completion import read_translations
 
         files, output = read_translations(folder.parent), output or folder.parent / "analysis"
     else:

@@ -34,7 +34,7 @@ from seq2seq.settings.compose import (
 )
 from seq2seq.settings.config import Config
 from seq2seq.settings.describe import markdown, show_help
-from seq2seq.settings.loading import load_config, real_folder
+from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.early_checks import find_existing, refuse_early
 from seq2seq.training.run_files import best_value, interruption, running
@@ -113,8 +113,6 @@ def train_one(cfg: DictConfig) -> float | None:
     if config.resume not in (None, AUTO):  # the folder may have been moved
         runs, config.name = Path(config.resume).parent, Path(config.resume).name
     named = frozenset(override.key_or_group.replace("/", ".") for override in parse(overrides))
-    if config.baseline not in (None, AUTO):  # runs/latest will be a link to this run
-        config.baseline = str(real_folder(Path(config.baseline)))
     refuse_early(config)  # before the slow imports
     if config.resume not in (None, AUTO) and find_existing(config, runs):
         return keep_run(config, runs, overrides)
@@ -156,7 +154,7 @@ def analyse_tests(config: Config, folder: Path) -> None:
     import torch
 
     from seq2seq.explain.analysis import PAGE, training_sources, write_analysis
-    from seq2seq.training.baseline import read_translations
+    from seq2seq.training.completion import read_translations
     from seq2seq.translator import Translator
 
     try:

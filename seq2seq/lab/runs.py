@@ -19,7 +19,6 @@ _RUN_SETTINGS = {  # that differ between runs of one experiment
     "experiment_name",
     "seed",
     "existing",
-    "baseline",
     "resume",
     "data.root",
     "trainer.progress_bar",

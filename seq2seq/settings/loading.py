@@ -17,6 +17,8 @@ from seq2seq.settings.rules import AUTO
 
 _MAX_YAML = 1_000_000  # bytes
 _SINGLE = "give single values, as trainer.max_steps=5000"
+# settings of earlier versions: the values that changed nothing
+_RETIRED: dict[str, tuple[Any, ...]] = {"baseline": (AUTO, None)}
 # settings that a resumed run keeps, and why
 _FIXED = {
     "name": "the run keeps its folder {folder}",
@@ -100,4 +102,9 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} holds no plain settings: it is forged or damaged")
     if isinstance(search := settings.get("search"), dict):
         settings["search"] = without_retired(search, path)
+    for key, unused in _RETIRED.items():
+        section, _, name = key.rpartition(".")
+        holder = settings.get(section) if section else settings
+        if isinstance(holder, dict) and name in holder and (value := holder.pop(name)) not in unused:
+            raise UserError(f"{path} has {key}={in_short(value)} of an earlier version: go on with that version")
     return settings

@@ -9,8 +9,8 @@ from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import Corpus, names_corpus, open_splits
 
-# Endings of a run's files of a test set, see training/baseline.py.
-_ENDINGS = (".source", ".reference", ".before")
+# Endings of a run's files of a test set, see training/completion.py.
+_ENDINGS = (".source", ".reference")
 
 
 @dataclass(frozen=True)

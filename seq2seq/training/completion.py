@@ -5,7 +5,7 @@ A run that is killed here and resumed repeats the stage.
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,12 +16,13 @@ from rich.console import Console
 from torch import Tensor
 
 from seq2seq import __version__
-from seq2seq.bundle import Bundle, load_bundle, save_bundle
+from seq2seq.bundle import Bundle, save_bundle
 from seq2seq.errors import StoppedError, UserError
+from seq2seq.evaluation.analysis import Translated
 from seq2seq.evaluation.metrics import score
 from seq2seq.evaluation.robustness import to_plain
-from seq2seq.evaluation.significance import Comparison
 from seq2seq.extras import resume_command
+from seq2seq.files import read_lines
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.pickled_weights import DamagedError
@@ -30,7 +31,6 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.dataset import PreparedData, trained_length
 from seq2seq.text.loading import validation_loaders
-from seq2seq.training.baseline import compare_with, is_fine_tuning, keep_initial, keep_translations
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.finetune import mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.measurement import (
@@ -43,11 +43,12 @@ from seq2seq.training.measurement import (
     worst,
 )
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.report import changes_table, draw_curves, model_card, scores_table, write_json
+from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
+from seq2seq.training.run_files import write_text
 from seq2seq.training.run_state import list_checkpoints
 
 log = logging.getLogger(__name__)
-Translations = dict[str, list[str]]  # by test set
+TRANSLATIONS = "translations"  # a run's folder with its translations of the test sets
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,8 @@ class TrainingEnd:
     device: torch.device
 
 
-def complete_run(
-    config: Config, folder: Path, data: PreparedData, training: TrainingEnd, baseline: Translations
-) -> None:
-    """Write the model, test it, and write the scores; `baseline` has another run's translations to compare with.
+def complete_run(config: Config, folder: Path, data: PreparedData, training: TrainingEnd) -> None:
+    """Write the model, test it, and write the scores.
 
     Raises:
         StoppedError: a signal ended the training, which leaves little time; the model is written and not measured.
@@ -107,16 +106,7 @@ def complete_run(
     families = probe(translator, data.tests, config.training.probes)
     facts["robustness"] = to_plain(families)
     bundle.model.cpu()
-    comparisons = _compare(config, folder, data.tests, translations, baseline, training.device)
-    if comparisons:
-        plain = {name: comparison.to_dict() for name, comparison in comparisons.items()}
-        facts["baseline"] = {"run": _compared_with(config), "tests": plain}
-        if is_fine_tuning(config):
-            console.print(changes_table(comparisons))
-        else:
-            console.print(*(comparison.table(name) for name, comparison in comparisons.items()))
-    changes = comparisons if is_fine_tuning(config) else {}
-    card = model_card(config, facts, scores, worst(data.tests, translations), changes, confidences, families)
+    card = model_card(config, facts, scores, worst(data.tests, translations), confidences, families)
     _save(folder, bundle, card)
     write_json(folder / "results.json", facts)
     log.info("model: %s", folder / "model")
@@ -183,41 +173,33 @@ def validation_loss(model: EncoderDecoder, config: Config, data: PreparedData, d
     return sum(losses) / len(losses)
 
 
-def _compared_with(config: Config) -> str | None:
-    return config.init if is_fine_tuning(config) else config.baseline
+def keep_translations(folder: Path, translations: Mapping[str, Sequence[str]], tests: Tests) -> None:
+    """Write a run's translations of each test set, the sources and the references, as text files."""
+    (folder / TRANSLATIONS).mkdir(exist_ok=True)
+    for name, pairs in tests.items():
+        texts = {"": translations[name], ".source": [src for src, _ in pairs], ".reference": [tgt for _, tgt in pairs]}
+        for kind, lines in texts.items():
+            write_text(folder / TRANSLATIONS / f"{name}{kind}.txt", "".join(f"{line}\n" for line in lines))
 
 
-def _compare(
-    config: Config, folder: Path, tests: Tests, translations: Translations, baseline: Translations, device: torch.device
-) -> dict[str, Comparison]:
-    """Compare the translations with those of the initial model or of the baseline; none if there is neither."""
-    if is_fine_tuning(config):
-        baseline = _translate_before(config, folder, tests, device)
-    if not baseline:
-        return {}
-    log.info("comparing the test translations with those of %s", _compared_with(config))
-    systems = ("before", "after") if is_fine_tuning(config) else (str(config.baseline), str(folder))
-    references = {name: [tgt for _, tgt in pairs] for name, pairs in tests.items()}
-    return compare_with(baseline, translations, references, systems, config.data.tgt_lang)
+def read_translations(run: Path) -> list[Translated]:
+    """Read the test sets that a run translated at its end.
 
-
-def _translate_before(config: Config, folder: Path, tests: Tests, device: torch.device) -> Translations:
-    """Translate every test set with the model of config.init, and keep the translations in the run's folder.
-
-    If the model cannot be loaded any more, log a warning and return no translations: the run itself is complete.
+    Raises:
+        UserError: the run has no test translations or no sources of them, or a file has lost lines.
     """
-    if not tests:
-        return {}
-    try:
-        initial = load_bundle(Path(str(config.init)))
-    except UserError as error:
-        log.warning("the initial model is not compared: %s", error)
-        return {}
-    log.info("translating the test sets with the initial model, %s (baseline=null leaves this out)", config.init)
-    of_tests = translate_tests(run_translator(initial, config, device), tests)
-    translations = {name: [one.text for one in of_set] for name, of_set in of_tests.items()}
-    keep_initial(folder, translations)
-    return translations
+    folder, found = run / TRANSLATIONS, []
+    for path in sorted(folder.glob("*.source.txt")):
+        name = path.name.removesuffix(".source.txt")
+        files = [path, *(folder / f"{name}{kind}.txt" for kind in ("", ".reference"))]
+        texts = [list(read_lines(file)) for file in files]
+        for file, lines in zip(files, texts, strict=True):
+            if len(lines) != len(texts[0]):
+                raise UserError(f"{file} has {len(lines):,} lines, {path.name} {len(texts[0]):,}: one is damaged")
+        found.append(Translated(name, *texts))
+    if not found:
+        raise UserError(f"{run} keeps no test translations with sources: it is unfinished, old, or had no test set")
+    return found
 
 
 def _facts(config: Config, data: PreparedData, training: TrainingEnd, model: EncoderDecoder) -> dict[str, Any]:

@@ -15,10 +15,8 @@ from seq2seq.training.run_state import COMPLETE, NOTHING, list_resumable, read_r
 NO_GPU = "trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch"
 
 log = logging.getLogger(__name__)
-TRANSLATIONS = "translations"  # a run's folder with its translations of the test sets
 _MAY_DIFFER = {
     "analyse",
-    "baseline",
     "resume",
     "data.root",
     "trainer.progress_bar",
@@ -38,7 +36,7 @@ def refuse_early(config: Config) -> None:
     Later checks need PyTorch or a complete checkpoint.
 
     Raises:
-        UserError: a package, a GPU or the baseline's translations are missing.
+        UserError: a package or a GPU is missing.
     """
     if config.training.lora_rank and importlib.util.find_spec("peft") is None:
         raise missing("peft", "training.lora_rank", "peft")
@@ -47,20 +45,6 @@ def refuse_early(config: Config) -> None:
             raise missing(name, f"logger={name}", name)
     if config.trainer.accelerator == "gpu" and not has_gpu_driver():
         raise UserError(NO_GPU)
-    if config.baseline not in (None, AUTO):
-        refuse_baseline(config.baseline)
-
-
-def refuse_baseline(run: str) -> None:
-    """Refuse a baseline that has no test translations to compare with.
-
-    Raises:
-        UserError: the folder does not exist, or it has no translations.
-    """
-    folder = Path(run) / TRANSLATIONS
-    if not any(folder.glob("*.txt")):
-        lack = f"has no test translations (no {folder}/*.txt)" if Path(run).is_dir() else "is no folder"
-        raise UserError(f"baseline={run} {lack}: give a complete run's folder, or baseline=null")
 
 
 def has_gpu_driver() -> bool:

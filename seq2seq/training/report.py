@@ -15,7 +15,6 @@ from seq2seq.drafts import replacing
 from seq2seq.evaluation.calibration import ACCEPTABLE, Reliability, bar
 from seq2seq.evaluation.metrics import Scores
 from seq2seq.evaluation.robustness import Family
-from seq2seq.evaluation.significance import Comparison
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.dataset import PreparedData
@@ -186,35 +185,6 @@ def scores_table(scores: Mapping[str, Scores]) -> Table:
     return table
 
 
-def changes_table(found: Mapping[str, Comparison]) -> Table:
-    """Return a table with a row for each test set: BLEU before and after training, and the p-value of the change."""
-    table = Table("test set", title="BLEU before and after training", title_justify="left")
-    for heading in ("before ↑", "after ↑", "change", "p (AR)"):
-        table.add_column(heading, justify="right")
-    for name, one in found.items():
-        before, after = one.metrics["bleu"].systems
-        change = f"{after.value - before.value:+.1f}"
-        table.add_row(escape(name), f"{before.value:.1f}", f"{after.value:.1f}", change, f"{after.randomisation_p:.4f}")
-    return table
-
-
-def _changes(found: Mapping[str, Comparison]) -> str:
-    """Return the model card's section that compares scores before and after fine-tuning; empty for other models."""
-    if not found:
-        return ""
-    rows = ""
-    for name, one in found.items():
-        (before, after), (chrf_before, chrf_after) = (one.metrics[metric].systems for metric in ("bleu", "chrf"))
-        rows += f"| {name} | {before.value:.1f} | {after.value:.1f} | {after.randomisation_p:.4f} "
-        rows += f"| {chrf_before.value:.1f} | {chrf_after.value:.1f} |\n"
-    return f"""
-Before and after training, with the same search; p is that of the change in BLEU, by paired approximate randomisation:
-
-| test set | BLEU before | BLEU after | p | chrF++ before | chrF++ after |
-|---|---|---|---|---|---|
-{rows}"""
-
-
 def _confidences(found: Mapping[str, Reliability]) -> str:
     """Return the model card's section with the reliability diagram of every test set; empty without confidences."""
     if not found:
@@ -264,15 +234,13 @@ def model_card(
     facts: Mapping[str, Any],
     scores: Mapping[str, Scores] | None = None,
     samples: Sequence[tuple[str, str, str]] = (),
-    changes: Mapping[str, Comparison] | None = None,
     confidences: Mapping[str, Reliability] | None = None,
     families: Mapping[str, Family] | None = None,
 ) -> str:
     """Return the bundle's README.md: a Hugging Face model card with data, recipe, scores and known failures.
 
     facts are the values of `results.json`; samples are (source, reference, translation), the worst translation first;
-    changes compare the initial model with the final model, by test set; confidences are the reliability of the model's
-    confidences, by test set; families are the results on unusual texts.
+    confidences are the reliability of the model's confidences, by test set; families are the results on unusual texts.
     """
     src, tgt, scores = config.data.src_lang, config.data.tgt_lang, scores or {}
     rows = "\n".join(
@@ -324,7 +292,7 @@ Beam {config.search.beam}, length penalty {config.search.length_penalty}, raw re
 {rows}
 
 {signatures}
-{_changes(changes or {})}{_confidences(confidences or {})}{_families(families or {})}
+{_confidences(confidences or {})}{_families(families or {})}
 ## Known failures
 
 Its worst translations of the test sets, by sentence chrF. Words that the training texts do not hold are guessed; so

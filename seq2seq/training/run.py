@@ -13,14 +13,12 @@ from rich.console import Console
 
 from seq2seq.device import prepare, tf32_products
 from seq2seq.errors import UserError, in_short, is_out_of_memory
-from seq2seq.evaluation.significance import read_seed
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.filters import drop_table
 from seq2seq.text.loading import mixture_table, training_feed, validation_loaders
 from seq2seq.text.prepare import corpus_digests, open_prepared, prepare_folder
 from seq2seq.training.automatic import settle_numbers
-from seq2seq.training.baseline import is_fine_tuning, read_baseline
 from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
 from seq2seq.training.checkpoint_files import describe_run
 from seq2seq.training.checkpoints import Checkpoints
@@ -54,10 +52,6 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     console = Console(stderr=True, quiet=rank() > 0)
     text = share_folder("text", lambda: prepare_folder(config.data, config.tokenizer))
     data = open_prepared(config.data, text)
-    references = {name: [tgt for _, tgt in pairs] for name, pairs in data.tests.items()}
-    baseline = read_baseline(config.baseline, references)
-    if baseline or (is_fine_tuning(config) and references):
-        read_seed()  # of the comparison, refused before training
     console.print(drop_table(data.report))
     if (table := mixture_table(config, data)) is not None:
         console.print(table)
@@ -77,7 +71,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     best = best_value(folder, config.training.monitor) if trainer.is_global_zero else None
     best = trainer.strategy.broadcast(best)  # a search continues alike in all processes
     if trainer.is_global_zero:
-        complete_run(config, folder, data, training_end(trainer, updates_per_epoch, trained), baseline)
+        complete_run(config, folder, data, training_end(trainer, updates_per_epoch, trained))
     return best
 
 

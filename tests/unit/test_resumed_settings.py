@@ -93,3 +93,19 @@ def test_only_resume_lr_changes_the_learning_rate_of_a_resumed_run(tmp_path: Pat
 def test_resuming_a_missing_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"resume=.*nothing: there is no run"):
         load_config(str(tmp_path / "nothing"), [])
+
+
+@pytest.mark.parametrize(("key", "unused", "used"), [("baseline", "auto", "runs/other")])
+def test_a_retired_setting_is_read_over_where_it_changed_nothing_and_refused_otherwise(
+    tmp_path: Path, key: str, unused: object, used: object
+) -> None:
+    path, (*sections, name) = Path(write(tmp_path)) / "config.yaml", key.split(".")
+    settings = yaml.safe_load(path.read_text())
+    holder = settings[sections[0]] if sections else settings
+    for value in (unused, used):
+        holder[name] = value
+        path.write_text(yaml.safe_dump(settings))
+        if value == unused:
+            assert load_config(str(tmp_path), []).seed == 1
+    with pytest.raises(UserError, match=rf"config.yaml has {key}={used} of an earlier version: go on with that versio"):
+        load_config(str(tmp_path), [])

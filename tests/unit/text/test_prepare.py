@@ -139,7 +139,7 @@ def test_drawn_pairs_have_the_outermost_digests_of_those_that_no_other_set_takes
 def test_held_out_sets_that_cannot_be_are_refused(root: Path):
     with pytest.raises(UserError, match=r"data.held_out=76 for validation and test takes more than half of 300"):
         run(root, validation=[], test=[], held_out=76)
-    for kind in ("source", "reference", "before"):  # the endings of a run's own files
+    for kind in ("source", "reference"):  # the endings of a run's own files
         write(root / f"news.{kind}.tsv", TEST)
         message = rf"has a set called news\.{kind}, .* of news: rename its file, without \.{kind}"
         with pytest.raises(UserError, match=message):

@@ -1,16 +1,14 @@
 """Small runs, whole or resumed, that end without what takes long."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
 
-from seq2seq.evaluation.significance import compare
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.prepare import prepare
-from seq2seq.training import baseline, completion
+from seq2seq.training import completion
 from tests.unit.training.resuming import small_config, straight_run
 
 
@@ -34,8 +32,7 @@ def straight(config: Config, data: PreparedData, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def quick_end() -> Iterator[None]:
-    """Let runs end without a picture of their curves, and compare translations by few samples."""
+    """Let runs end without a picture of their curves."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(completion, "draw_curves", lambda folder: None)
-        patch.setattr(baseline, "compare", partial(compare, samples=20, trials=20))
         yield

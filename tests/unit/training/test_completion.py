@@ -10,11 +10,12 @@ from resuming import run, small_config
 
 from seq2seq.bundle import load_bundle
 from seq2seq.errors import StoppedError, UserError
+from seq2seq.evaluation.analysis import Translated
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.prepare import prepare
 from seq2seq.training import completion
-from seq2seq.training.completion import TrainingEnd, complete_run, shipped_model
+from seq2seq.training.completion import TrainingEnd, complete_run, keep_translations, read_translations, shipped_model
 from seq2seq.training.run import train
 from seq2seq.training.run_files import list_checkpoints, read_metrics
 
@@ -54,6 +55,16 @@ def test_the_validation_loss_is_that_of_the_shipped_weights(config: Config, tmp_
     assert average["validation_loss"] not in (last["validation_loss"], of_best["validation_loss"])
 
 
+def test_kept_translations_are_read_again(tmp_path: Path) -> None:
+    texts = {"news": ["Un gato.", "", "¿El perro?"], "talks": ["Una pelota."]}
+    tests = {name: [("A text.", "Un texto.")] * len(lines) for name, lines in texts.items()}
+    keep_translations(tmp_path, texts, tests)
+    assert (tmp_path / "translations" / "news.txt").read_text(encoding="utf-8") == "Un gato.\n\n¿El perro?\n"
+    assert read_translations(tmp_path) == [
+        Translated(name, ["A text."] * len(lines), lines, ["Un texto."] * len(lines)) for name, lines in texts.items()
+    ]
+
+
 def test_after_a_signal_the_model_is_written_without_a_measurement(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,7 +74,7 @@ def test_after_a_signal_the_model_is_written_without_a_measurement(
     monkeypatch.setattr(completion, "validation_loss", lambda *_: pytest.fail("it takes time"))
     end = TrainingEnd(11, 1.0, 1.0, False, "SIGTERM", [], 0, "a machine", torch.device("cpu"))
     with pytest.raises(StoppedError, match=r"stopped by SIGTERM after update 11: a usable model is in .*run/model"):
-        complete_run(config, folder, data, end, {})
+        complete_run(config, folder, data, end)
     assert "on a machine, seed 1.\n" in (folder / "model" / "README.md").read_text()
     assert not (folder / "results.json").exists()
 
