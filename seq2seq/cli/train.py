@@ -38,7 +38,6 @@ from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.early_checks import find_existing, refuse_early
 from seq2seq.training.run_files import best_value, interruption, running
-from seq2seq.training.sweep import note_run, sweep_table
 
 log = logging.getLogger(__name__)
 _NAMED = ("model", "tokenizer", "training", "search")  # sections whose choices appear in a run's derived name
@@ -79,15 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with one_line_errors(is_debug=is_debug, is_sweep=HydraConfig.get().mode == RunMode.MULTIRUN):
                 return train_one(cfg)
 
-        words = rewrite(words)
-        with sweep_table(words, Path("runs")):
-            sys.argv = [own[0], *words]
-            try:
-                hydra.main(version_base="1.3", config_path=str(home() / "conf"), config_name="config")(run)()
-            except Exception as error:  # before a run, only the command line and the files of conf/ have been read
-                if is_composed or is_debug:
-                    raise
-                raise UserError(one_line(error)) from error
+        sys.argv = [own[0], *rewrite(words)]
+        try:
+            hydra.main(version_base="1.3", config_path=str(home() / "conf"), config_name="config")(run)()
+        except Exception as error:  # before a run, only the command line and the files of conf/ have been read
+            if is_composed or is_debug:
+                raise
+            raise UserError(one_line(error)) from error
 
 
 def start_logging() -> None:
@@ -100,7 +97,7 @@ def start_logging() -> None:
 
 
 def train_one(cfg: DictConfig) -> float | None:
-    """Train or resume one run, and return its best validation score, by which a sweep compares runs.
+    """Train or resume one run, and return its best validation score, by which a search compares runs.
 
     Raises:
         UserError: a value is missing or out of range, or the run cannot begin, resume or end.
@@ -115,7 +112,7 @@ def train_one(cfg: DictConfig) -> float | None:
     named = frozenset(override.key_or_group.replace("/", ".") for override in parse(overrides))
     refuse_early(config)  # before the slow imports
     if config.resume not in (None, AUTO) and find_existing(config, runs):
-        return keep_run(config, runs, overrides)
+        return best_value(runs / str(config.name), config.training.monitor)
     from seq2seq.training.finetune import start_from_bundle
     from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank, share_folder
     from seq2seq.training.run import train
@@ -131,22 +128,13 @@ def train_one(cfg: DictConfig) -> float | None:
         config = start_from_bundle(config, overrides)
         named |= {"model", "tokenizer"}  # init= sets them
     if config.resume == AUTO and find_existing(config, runs):
-        return keep_run(config, runs, overrides)
+        return best_value(runs / str(config.name), config.training.monitor)
     config, folder, checkpoint = prepare_folder(config, runs, run_name(str(config.experiment_name), overrides, choices))
     with running(folder, is_resumed=cfg.resume not in (None, AUTO)):
-        if rank() == 0:
-            note_run(folder, overrides)
         best = train(config, folder, checkpoint, named)
         if config.analyse and rank() == 0:
             analyse_tests(config, folder)
         return best
-
-
-def keep_run(config: Config, runs: Path, overrides: Sequence[str]) -> float | None:
-    """Return the best validation score of a complete run, and count the run among a sweep's."""
-    with running(folder := runs / str(config.name)):
-        note_run(folder, overrides)
-    return best_value(folder, config.training.monitor)
 
 
 def analyse_tests(config: Config, folder: Path) -> None:

@@ -60,10 +60,9 @@ class Config:
         for key in ("name", "series", "experiment_name"):  # names of folders under runs/
             value = getattr(self, key)
             require(
-                value is None
-                or (re.fullmatch(r"[^\W_][\w.+=,@ -]{0,199}", value) is not None and value not in ("latest", "best")),
+                value is None or (re.fullmatch(r"[^\W_][\w.+=,@ -]{0,199}", value) is not None and value != "latest"),
                 f"{key}={value!r:.60} cannot be a folder's name: use letters, digits and . _ - + = , @, "
-                "beginning with a letter or digit (and not latest or best)",
+                "beginning with a letter or digit (and not latest)",
             )
         if self.resume_lr is not None:
             require(

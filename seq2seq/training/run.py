@@ -41,7 +41,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     """Train, or continue from a checkpoint, and complete the run's folder.
 
     named are the keys that the command line names, for the table that is shown first. Return the best validation's
-    value of training.monitor (None if nothing was validated), by which a sweep compares runs.
+    value of training.monitor (None if nothing was validated), by which a search compares runs.
 
     Raises:
         UserError: the settings, the data, the checkpoint or the disk do not allow the run, or a signal stopped it.

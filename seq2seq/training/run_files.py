@@ -60,8 +60,8 @@ def interruption(folder: Path | None) -> str:
 def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
     """Release the run's folder at the end; turn Ctrl-C and a full disk into errors that say how the run goes on.
 
-    A run that is refused or interrupted before it saves anything leaves no folder, except in a sweep, whose table shows
-    the run, and after resume=, whose settings are in the folder.
+    A run that is refused or interrupted before it saves anything leaves no folder, except after resume=, whose settings
+    are in the folder.
 
     Raises:
         StoppedError: Ctrl-C.
@@ -102,11 +102,11 @@ def write_text(path: Path, text: str) -> None:
 def is_untouched(folder: Path) -> bool:
     """Return whether no run saved anything in the folder, so that its name is still free."""
     names = {path.name for path in folder.iterdir() if path.suffix != WORK}  # left by killed processes
-    return names <= {"config.yaml", "checkpoints", "lock", "sweep.json"} and not any((folder / "checkpoints").glob("*"))
+    return names <= {"config.yaml", "checkpoints", "lock"} and not any((folder / "checkpoints").glob("*"))
 
 
 def _remove_untouched(folder: Path, is_resumed: bool) -> None:
-    if not is_resumed and is_held(folder) and is_untouched(folder) and not (folder / "sweep.json").exists():
+    if not is_resumed and is_held(folder) and is_untouched(folder):
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # the folder holds something else
             folder.parent.rmdir()

@@ -111,7 +111,7 @@ def test_a_run_that_saved_nothing_begins_anew_with_any_settings(
     config: Config, tmp_path: Path, settings: str | None, resume: str | None
 ) -> None:
     folder = make_run(config, tmp_path, results=False, checkpoint=False)
-    left = ["checkpoints/saving.tmp", "events.out.tfevents.1", "sweep.json", "lock", "notes"]
+    left = ["checkpoints/saving.tmp", "events.out.tfevents.1", "lock", "notes"]
     for name in left:
         (folder / name).touch()
     (folder / ".results.json.seq2seq").mkdir()
@@ -124,7 +124,7 @@ def test_a_run_that_saved_nothing_begins_anew_with_any_settings(
     release_folder(folder)
     assert (begun, checkpoint) == (folder, None)
     assert yaml.safe_load((folder / "config.yaml").read_text())["seed"] == 3
-    assert {path.name for path in folder.rglob("*")} == {"checkpoints", "sweep.json", "lock", "notes", "config.yaml"}
+    assert {path.name for path in folder.rglob("*")} == {"checkpoints", "lock", "notes", "config.yaml"}
 
 
 def test_a_run_that_was_killed_before_its_settings_had_their_name_begins_anew(config: Config, tmp_path: Path) -> None:
