@@ -13,6 +13,7 @@ LARGEST_VOCABULARY = 32_000
 SMALL_TEXT = 50_000  # pairs
 PAPERS_BATCH = 25_000  # tokens of an update of Vaswani et al. 2017
 WARMUP, LONGEST_WARMUP = 0.1, 4000  # share of a run; updates, those of Vaswani et al. 2017
+SMALLEST_BATCH, LARGEST_BATCH = 512, 131_072  # positions on a GPU; larger batches make updates rarer, not faster
 _VALIDATIONS = 25  # in a run that does not stop early
 _BETWEEN = (100, 5000)  # updates between validations, at least and at most
 
@@ -46,6 +47,19 @@ def learning_rate(d_model: int, batch: int, *, is_pre_norm: bool) -> float:
 def optimizer(*, is_pre_norm: bool) -> str:
     """Return the optimizer: Muon where it was measured (docs/speedrun.md), with pre-norm; else AdamW."""
     return "muon" if is_pre_norm else "adamw"
+
+
+def max_tokens(memory: int, parameters: int, layers: int, values: int, *, kept: int | None = None) -> int:
+    """Return the positions of a batch on a GPU with so many bytes of free memory: a power of two, 512 to 131,072.
+
+    Half of the memory is planned for. A parameter takes 20 bytes: weight, gradient, two means of AdamW and a running
+    average. A position takes 4 bytes for each of the `values` that a layer saves for its gradient, or for the `kept`
+    ones if a layer computes the others again. The other half is for what the saved values become on the way, for
+    attention without a fused kernel, and for the allocator's gaps.
+    """
+    saved = layers * values if kept is None else layers * kept + values
+    positions = (memory / 2 - 20 * parameters) / (4 * saved)
+    return 2 ** int(math.log2(min(LARGEST_BATCH, max(SMALLEST_BATCH, positions))))
 
 
 def max_steps(positions: int, batch: int) -> int:

@@ -45,7 +45,8 @@ class NoiseConfig:
 class TrainingConfig:
     """How batches change the weights."""
 
-    # positions of a batch on either side, padding included, on each device; auto: 1,024 on a CPU, all that fit on a GPU
+    # positions of a batch on either side, padding included, on each device; auto: 1,024 on a CPU; on a GPU by
+    # its memory and the model's size
     max_tokens: IntOrAuto = AUTO
     # peak learning rate; auto: 1e-3 · √(256 / model.d_model), twice that with pre-norm, more above 25,000 positions an
     # update

@@ -1,31 +1,23 @@
 """Replace `auto` settings by numbers, by the rules of `seq2seq.settings.rules`, when the text is prepared."""
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from seq2seq.errors import UserError, is_out_of_memory
-from seq2seq.model.build import build_model
+from seq2seq.model.build import build_without_values
 from seq2seq.settings import rules
 from seq2seq.settings.config import Config, flatten
 from seq2seq.text.augment import is_random
-from seq2seq.text.batching import Batch, collate
 from seq2seq.text.dataset import Pairs, PreparedData
 from seq2seq.text.loading import batches_an_epoch
 from seq2seq.text.vocabulary import Sizes
-from seq2seq.training.computation import recompute_layers
-from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import agree, rank, uses_gpu
 from seq2seq.training.run_folder import write_config
 
 ON_CPU = 1024  # positions a batch: memory is no limit on a CPU, and small batches train better in the same time
-SMALLEST, LARGEST = 512, 131_072  # positions a batch on a GPU; larger batches make updates rarer, not faster
 UPDATES_AN_EPOCH = 50  # minimum, however large the memory is
-MARGIN = 0.9  # of the free memory; the rest is for NCCL and for the allocator's gaps, which differ from batch to batch
 _NUMBERS = {
     "tokenizer.vocab_size",
     "model.dropout",
@@ -46,9 +38,6 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[fr
     data.held_out and tokenizer.vocab_size stay `auto`: the prepared text holds their numbers, and its key in the cache
     includes `auto`. training.warmup_steps stays `auto` in a run with a time limit, whose updates nobody knows.
     training.final_weights is decided at the end of training.
-
-    Raises:
-        UserError: no batch fits into the device's memory.
     """
     training, trainer = config.training, config.trainer
     ruled = frozenset(key for key, value in flatten(config).items() if value == rules.AUTO and key in _NUMBERS)
@@ -57,7 +46,7 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[fr
     is_pre_norm = config.model.norm_position == "pre"
     if training.optimizer == rules.AUTO:
         training.optimizer = rules.optimizer(is_pre_norm=is_pre_norm)
-    resolve_max_tokens(config, data.train, data.tokenizer.sizes)  # by trial updates of this optimizer
+    resolve_max_tokens(config, data.train, data.tokenizer.sizes)
     if training.learning_rate == rules.AUTO:
         batch = training.max_tokens * _batches_an_update(config)
         training.learning_rate = rules.learning_rate(config.model.d_model, batch, is_pre_norm=is_pre_norm)
@@ -94,94 +83,24 @@ def _widths(pairs: Pairs) -> np.ndarray:
 
 
 def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
-    """Replace training.max_tokens=auto by the largest batch that fits into the device's memory, found by trial.
-
-    Raises:
-        UserError: not even the longest sentence pair fits.
-    """
+    """Replace training.max_tokens=auto by a number: in all processes the first one's."""
     if config.training.max_tokens == rules.AUTO:
         config.training.max_tokens = int(agree("max_tokens", lambda: str(_choose(config, pairs, sizes))))
 
 
 def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:
-    widths, training = _widths(pairs), config.training
+    widths, training, model = _widths(pairs), config.training, config.model
     is_sampled = is_random(training.subword_sampling, training.noise)
     longest = config.data.max_length + 1 if is_sampled else int(widths.max())  # the longest pair that may come
     if not uses_gpu(config.trainer):
         return max(ON_CPU, longest)
-    highest = min(LARGEST, int(widths.sum()) // (UPDATES_AN_EPOCH * _batches_an_update(config)))
-    device = torch.device("cuda", 0)
-    available = torch.cuda.mem_get_info(device)[0] * MARGIN
-    with torch.random.fork_rng([device]):
-        trial = Trial(config, sizes, device, widths=(longest, int(np.median(widths))), available=available)
-        return largest(trial.fits, max(SMALLEST, longest), max(highest, longest))
-
-
-def largest(fits: Callable[[int], bool], lowest: int, highest: int) -> int:
-    """Return the largest number that fits, of lowest · 1, 1.5, 2, 3, 4, 6, 8 … up to highest.
-
-    Raises:
-        UserError: the lowest does not fit.
-    """
-    found = 0
-    candidate, following = lowest, lowest * 3 // 2
-    while candidate <= max(lowest, highest) and fits(candidate):
-        found, candidate, following = candidate, following, candidate * 2
-    if not found:
-        raise UserError(
-            f"not even {lowest} positions a batch fit into the device's memory: take a smaller model or "
-            "data.max_length, or set training.activation_checkpointing=true"
-        )
-    return found
-
-
-class Trial:
-    """Trains a throw-away model on random batches of the longest and of the typical sentences."""
-
-    def __init__(
-        self, config: Config, sizes: Sizes, device: torch.device, *, widths: tuple[int, ...], available: float
-    ) -> None:
-        """Take widths in tokens, special ids included, and the available memory in bytes."""
-        self.device, self.widths = device, widths
-        self.ids = max(5, min(size for size in sizes if size is not None))  # ids below this number exist on both sides
-        model = build_model(config.model, *sizes).to(device)
-        if config.training.activation_checkpointing:
-            recompute_layers(model)
-        self.module = TranslationModule(model.train(), replace(config.training, max_tokens=ON_CPU))
-        self.optimizer = self.module.configure_optimizers()
-        copies = (config.training.ema_decay > 0) + (config.trainer.devices * config.trainer.num_nodes > 1)
-        self.available = available - 4 * copies * sum(p.numel() for p in model.parameters())
-        self.dtype = torch.bfloat16 if config.trainer.precision == "bf16-mixed" else None
-
-    def fits(self, max_tokens: int) -> bool:
-        """Return whether updates on batches of `max_tokens` positions a side stay within the memory."""
-        try:
-            for width in self.widths:
-                self.update(self.draw(max(1, max_tokens // width), width))
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            return False
-        finally:
-            self.optimizer.zero_grad(set_to_none=True)
-            if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)
-                torch.cuda.empty_cache()
-        return self.peak() <= self.available
-
-    def draw(self, rows: int, width: int) -> Batch:
-        """Return a batch of `rows` pairs of random ids, `width` positions on either side."""
-        ids = np.random.default_rng(0).integers(4, self.ids, (2, rows, width - 1))
-        return Batch(*(side.to(self.device) for side in collate(list(zip(*ids, strict=True)))))
-
-    def update(self, batch: Batch) -> None:
-        """Make an update as in training; the gradients stay until the next update."""
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
-            loss = self.module.training_step(batch, 0)
-        loss.backward()
-        self.optimizer.step()
-
-    def peak(self) -> int:
-        """Return the largest number of bytes that were reserved on the device so far; 0 on the CPU."""
-        return torch.cuda.max_memory_reserved(self.device) if self.device.type == "cuda" else 0
+    most = rules.max_tokens(
+        torch.cuda.mem_get_info(0)[0],
+        sum(parameter.numel() for parameter in build_without_values(model, *sizes).parameters()),
+        model.num_encoder_layers + model.num_decoder_layers,
+        16 * model.d_model + 3 * model.d_ff,
+        kept=model.d_model if training.activation_checkpointing else None,
+    )
+    most //= 2 if training.r_drop else 1  # which passes every batch twice at once
+    highest = int(widths.sum()) // (UPDATES_AN_EPOCH * _batches_an_update(config))
+    return max(min(most, highest), rules.SMALLEST_BATCH, longest)

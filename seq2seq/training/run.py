@@ -114,7 +114,7 @@ def fit(
     """Train until the budget is spent.
 
     Raises:
-        UserError: a checkpoint cannot be written or read, or the loss is not a number.
+        UserError: a checkpoint cannot be written or read, the loss is not a number, or memory ran out.
         OSError: another file of the run cannot be written.
     """
     place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
@@ -129,8 +129,13 @@ def fit(
     except UserError:
         raise
     except Exception as error:
+        if is_out_of_memory(error):
+            raise UserError(
+                f"training.max_tokens={config.training.max_tokens} needs more memory than there is: begin again with "
+                "half of it and twice training.accumulate, training.activation_checkpointing=true or a smaller model"
+            ) from error
         is_restoring = bool(trainer._checkpoint_connector._loaded_checkpoint)  # Lightning has no public sign of it
-        if is_restoring and not is_out_of_memory(error):
+        if is_restoring:
             raise UserError(
                 f"{checkpoint} cannot be resumed from ({type(error).__name__}: {in_short(error)}): it is forged, or "
                 "of another version; restore it from a copy, or move it away to resume from the one before"

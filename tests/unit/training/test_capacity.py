@@ -1,16 +1,22 @@
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from resuming import run
 
 from seq2seq.errors import UserError
+from seq2seq.settings import rules
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import NoiseConfig, TrainingConfig
-from seq2seq.text.batching import Batch
-from seq2seq.text.dataset import Pairs
-from seq2seq.training.automatic import ON_CPU, Trial, largest, resolve_max_tokens
+from seq2seq.text.dataset import Pairs, PreparedData
+from seq2seq.training import automatic
+from seq2seq.training.automatic import ON_CPU, resolve_max_tokens
+from seq2seq.training.module import TranslationModule
 
 MODEL = ModelConfig(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
 
@@ -29,42 +35,26 @@ def settings(**training: object) -> Config:
     )
 
 
+def test_a_gpus_batches_follow_from_its_memory_and_the_model() -> None:
+    base = partial(rules.max_tokens, parameters=60_000_000, layers=12, values=16 * 512 + 3 * 2048)
+    assert [base(gigabytes * 10**9) for gigabytes in (1, 8, 16, 80, 10**6)] == [512, 2048, 8192, 32_768, 131_072]
+    assert base(80 * 10**9, kept=512) == 131_072
+    need = 2 * (20 * 60_000_000 + 4 * 12 * 14_336 * 8192)
+    assert (base(need), base(need - 10)) == (8192, 4096)
+
+
 @pytest.mark.parametrize(
-    ("limit", "expected"), [(700, 512), (768, 768), (1000, 768), (1024, 1024), (5000, 4096), (10**9, 12_288)]
+    ("changes", "pairs", "expected"),
+    [({}, 10**6, 131_072), ({"r_drop": 5.0}, 10**6, 65_536), ({}, 100_000, 16_000), ({}, 10, 512)],
 )
-def test_the_largest_that_fits_is_a_power_of_two_or_one_and_a_half(limit: int, expected: int) -> None:
-    assert largest(lambda tokens: tokens <= limit, 512, 13_000) == expected
-
-
-def test_a_memory_too_small_for_one_batch_is_refused() -> None:
-    with pytest.raises(UserError, match=r"not even 512 positions a batch fit.*activation_checkpointing=true"):
-        largest(lambda tokens: False, 512, 4096)
-
-
-def test_a_trial_tries_long_and_typical_sentences_and_takes_running_out_of_memory_for_no() -> None:
-    trial = Trial(settings(), (30, None), torch.device("cpu"), widths=(64, 8), available=1e9)
-    tried: list[tuple[int, ...]] = []
-    update = trial.update
-
-    def limited(batch: Batch) -> None:
-        tried.append(tuple(batch.src.shape))
-        if batch.src.numel() > 600:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        update(batch)
-
-    trial.update = limited  # type: ignore[method-assign]
-    assert trial.fits(512)
-    assert not trial.fits(1024)
-    assert tried == [(8, 64), (64, 8), (16, 64)]
-
-
-def test_copies_of_the_weights_take_their_share() -> None:
-    plain, averaged = (
-        Trial(settings(**changes), (30, None), torch.device("cpu"), widths=(4,), available=1e9)
-        for changes in ({}, {"ema_decay": 0.9, "final_weights": "ema"})
-    )
-    parameters = sum(p.numel() for p in plain.module.parameters())
-    assert plain.available - averaged.available == 4 * parameters
+def test_a_gpu_has_at_least_fifty_updates_an_epoch(
+    changes: dict[str, float], pairs: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(automatic, "uses_gpu", lambda trainer: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 * 10**9, 80 * 10**9))
+    config = settings(**changes)
+    resolve_max_tokens(config, Pairs(np.zeros(0, np.int32), np.full((pairs, 2), 7, np.int32)), (30, None))
+    assert config.training.max_tokens == expected
 
 
 @pytest.mark.parametrize(("longest", "expected"), [(20, ON_CPU), (1500, 1500)])
@@ -83,9 +73,12 @@ def test_text_whose_longest_pair_is_not_known_yet_gets_room_for_it() -> None:
     assert config.training.max_tokens == 2001
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="measures a GPU's memory")
-def test_what_a_gpu_is_found_to_hold_it_holds() -> None:
-    device = torch.device("cuda", 0)
-    trial = Trial(settings(), (30, None), device, widths=(64, 8), available=2**28)
-    assert 512 <= largest(trial.fits, 512, 2**22) < 2**22
-    assert trial.peak() > 2**27
+def test_a_run_without_enough_memory_says_what_needs_less(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    monkeypatch.setattr(TranslationModule, "training_step", fail)
+    with pytest.raises(UserError, match=r"^training.max_tokens=\d+ needs more memory .* half of it and twice"):
+        run(config, data, tmp_path)

@@ -18,7 +18,6 @@ from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, collate
 from seq2seq.training import loss
-from seq2seq.training.automatic import Trial
 from seq2seq.training.computation import recompute_layers
 from seq2seq.training.finetune import add_adapters, count_trained, freeze, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
@@ -117,15 +116,6 @@ def test_adapters_sit_beside_linear_layers_and_merge_into_them() -> None:
     assert_close(model(BATCH.src, BATCH.tgt_in), expected)
     changed = {name for name, weights in merged.items() if not torch.equal(weights, before[name])}
     assert changed == {"decoder_attention.q_proj.weight", "decoder_attention.k_proj.weight", "decoder_readout.weight"}
-
-
-def test_the_largest_batch_is_tried_out_with_the_model_itself() -> None:
-    model = ModelConfig(architecture="recurrent", d_model=8, num_encoder_layers=1, num_decoder_layers=1)
-    config = Config(
-        model=model, training=TrainingConfig(activation_checkpointing=True, max_tokens=64, learning_rate=1e-3)
-    )
-    trial = Trial(config, (V, None), torch.device("cpu"), widths=(9, 5), available=1e9)
-    assert trial.fits(40)
 
 
 def test_what_only_transformers_and_linear_layers_can_is_refused() -> None:
