@@ -29,7 +29,7 @@ from seq2seq.model.transformer import Transformer, embedding_scale
 
 ROWS_OF_THREAD = 16  # fewest rows of a thread: few rows cost as much as one, since every thread reads all weights
 ACTIVATIONS = ("relu", "swiglu", "swish", "gelu")  # in the order of the enum in decoding.c
-KNOWN = (  # modules of a decoder that decoding.c computes; not adapters, for example
+KNOWN = (  # modules of a decoder that decoding.c computes
     DecoderLayer, Residual, MultiHeadAttention, FeedForward, GatedFeedForward, Dropout, nn.Linear, nn.LayerNorm,
     nn.RMSNorm, nn.Identity,
 )  # fmt: skip

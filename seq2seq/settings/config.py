@@ -44,11 +44,6 @@ class Config:
     logger: LoggerConfig = field(default_factory=LoggerConfig)
 
     def __post_init__(self) -> None:
-        require(
-            self.training.lora_rank == 0 or self.model.relevance != "shared",
-            "training.lora_rank adapts queries and keys separately, but model.relevance=shared has one projection for "
-            "both: leave one out",
-        )
         BundleConfig(self.model, self.search, self.data.src_lang, self.data.tgt_lang)  # refuses what no bundle may have
         check_ranges("", self, seed=(0, 2**32 - 1))  # NumPy's limits
         require(self.resume != AUTO or self.name is not None, "resume=auto finds a run by its name: give name=")

@@ -17,8 +17,13 @@ from seq2seq.settings.rules import AUTO
 
 _MAX_YAML = 1_000_000  # bytes
 _SINGLE = "give single values, as trainer.max_steps=5000"
-# settings of earlier versions: the values that changed nothing
-_RETIRED: dict[str, tuple[Any, ...]] = {"baseline": (AUTO, None)}
+# settings of earlier versions: the values that changed nothing; () are all values
+_RETIRED: dict[str, tuple[Any, ...]] = {
+    "baseline": (AUTO,),
+    "training.freeze": ([],),
+    "training.lora_rank": (0,),
+    **dict.fromkeys(("training.lora_alpha", "training.lora_dropout", "training.lora_targets"), ()),
+}
 # settings that a resumed run keeps, and why
 _FIXED = {
     "name": "the run keeps its folder {folder}",
@@ -105,6 +110,7 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
     for key, unused in _RETIRED.items():
         section, _, name = key.rpartition(".")
         holder = settings.get(section) if section else settings
-        if isinstance(holder, dict) and name in holder and (value := holder.pop(name)) not in unused:
+        value = holder.pop(name, None) if isinstance(holder, dict) else None
+        if unused and value is not None and value not in unused:
             raise UserError(f"{path} has {key}={in_short(value)} of an earlier version: go on with that version")
     return settings

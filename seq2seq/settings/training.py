@@ -81,19 +81,12 @@ class TrainingConfig:
     # unusual forms of test sentences that are translated at the end (docs/evaluation.md), at most one for each
     # sentence; 0 = none
     probes: int = 2000
-    # parts of the model that are not trained: embedding, encoder, decoder, encoder.0, decoder.2, …
-    freeze: list[str] = field(default_factory=list)
-    lora_rank: int = 0  # LoRA rank (Hu et al. 2022); only the adapters are trained; 0 = off
-    lora_alpha: float = 16.0  # LoRA scale: alpha / rank
-    lora_dropout: float = 0.0  # dropout on the adapters' input
-    lora_targets: list[str] = field(default_factory=lambda: ["q_proj", "v_proj"])  # linear layers that get adapters
 
     def __post_init__(self) -> None:
         names = ("learning_rate", "warmup_steps", "keep_best", "patience", "weight_decay", "clip_norm")
-        names += ("bleu_sentences", "r_drop", "lora_rank", "probes")
+        names += ("bleu_sentences", "r_drop", "probes")
         at_least_0 = dict.fromkeys(names, (0, math.inf))
         check_ranges("training.", self, max_tokens=(16, math.inf), accumulate=(1, math.inf), **at_least_0)
-        require(self.lora_alpha > 0, f"training.lora_alpha={self.lora_alpha} must be greater than 0")
         check_choices(
             "training.",
             self,
@@ -103,7 +96,7 @@ class TrainingConfig:
             monitor=("bleu", "loss"),
         )
         require(len(self.betas) == 2, f"training.betas={self.betas} must be two numbers")
-        for name in ("label_smoothing", "ema_decay", "lora_dropout"):
+        for name in ("label_smoothing", "ema_decay"):
             require(0 <= getattr(self, name) < 1, f"training.{name}={getattr(self, name)} must be in [0, 1)")
         require(
             self.final_weights != "ema" or self.ema_decay > 0,

@@ -12,10 +12,9 @@ from seq2seq import __version__
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.pickled_weights import DamagedError
-from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.training.checkpoint_files import read_checkpoint
-from seq2seq.training.finetune import NO_SIZES, mean_weights, merge_adapters
+from seq2seq.training.finetune import NO_SIZES, mean_weights
 from seq2seq.training.report import NETWORKS
 
 _STEP = re.compile(r"step=(\d+)")
@@ -42,8 +41,7 @@ def average_bundles(folders: Sequence[Path], output: Path) -> list[str]:
 def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
     """Write the mean of a run's last checkpoints as a bundle; return the checkpoints' names.
 
-    Settings and tokenizer are those of the run's bundle. With a running average, checkpoints hold the average; adapters
-    are merged first.
+    Settings and tokenizer are those of the run's bundle. With a running average, checkpoints hold the average.
 
     Raises:
         UserError: the run has no bundle or too few checkpoints, or one is damaged or belongs to another model.
@@ -71,7 +69,7 @@ def checkpoints_by_update(run: Path) -> dict[int, Path]:
 
 
 def read_weights(path: Path, run: Path, bundle: Bundle) -> dict[str, Tensor]:
-    """Read the weights of a run's checkpoint, adapters merged, for the model of the run's bundle.
+    """Read the weights of a run's checkpoint, for the model of the run's bundle.
 
     Raises:
         UserError: the checkpoint is damaged, or belongs to another model.
@@ -86,7 +84,9 @@ def read_weights(path: Path, run: Path, bundle: Bundle) -> dict[str, Tensor]:
     sizes = {name: belongs.get(name, default) for name, default in asdict(ModelConfig()).items()}
     _require_like(str(path), sizes, str(belongs.get("vocabulary")), bundle, str(run / "model"))
     weights = {name.removeprefix("model."): tensor for name, tensor in found["state_dict"].items()}
-    return merge_adapters(weights, load_config(str(run), [], option="--run ").training)
+    if weights.keys() != bundle.model.state_dict().keys():  # LoRA's of an earlier version, for example
+        raise UserError(f"{path} has other weights than {run / 'model'}: only weights of the same layers have a mean")
+    return weights
 
 
 def _require_like(name: str, sizes: Mapping[str, Any], vocabulary: str, like: Bundle, like_name: str) -> None:

@@ -32,7 +32,7 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.text.dataset import PreparedData, trained_length
 from seq2seq.text.loading import validation_loaders
 from seq2seq.training.checkpoint_files import read_checkpoint
-from seq2seq.training.finetune import mean_weights, merge_adapters, remove_adapters
+from seq2seq.training.finetune import mean_weights
 from seq2seq.training.measurement import (
     Tests,
     calibrate_on,
@@ -61,7 +61,6 @@ class TrainingEnd:
     is_out_of_patience: bool
     stopped_by: str | None  # the name of a signal
     best: Sequence[Path]  # the kept checkpoints with the best validations, the best first
-    trained_parameters: int
     hardware: str
     device: torch.device
 
@@ -143,8 +142,7 @@ def shipped_model(
     if not states:
         raise UserError(f"all checkpoints in {folder / 'checkpoints'} are damaged: restore one from a copy")
     model = build_model(config.model, *data.tokenizer.sizes)
-    remove_adapters(model)
-    model.load_state_dict(mean_weights([merge_adapters(state, config.training) for state in states.values()]))
+    model.load_state_dict(mean_weights(list(states.values())))
     return model.eval(), [path.name for path in states]
 
 
@@ -208,7 +206,6 @@ def _facts(config: Config, data: PreparedData, training: TrainingEnd, model: Enc
         "name": config.name,
         "version": __version__,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "trained_parameters": training.trained_parameters,
         "updates": training.updates,
         "epochs": round(training.epochs, 2),
         "training_seconds": round(training.seconds, 1),

@@ -38,8 +38,6 @@ def refuse_early(config: Config) -> None:
     Raises:
         UserError: a package or a GPU is missing.
     """
-    if config.training.lora_rank and importlib.util.find_spec("peft") is None:
-        raise missing("peft", "training.lora_rank", "peft")
     for name in ("wandb", "mlflow"):
         if getattr(config.logger, name) and importlib.util.find_spec(name) is None:
             raise missing(name, f"logger={name}", name)

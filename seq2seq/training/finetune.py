@@ -1,4 +1,4 @@
-"""Training that starts from a finished model: its sizes and vocabulary, frozen parts, low-rank adapters.
+"""Training that starts from a finished model: its sizes and vocabulary.
 
 Knows no data and no updates.
 """
@@ -9,18 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seq2seq.bundle import load_bundle
 from seq2seq.errors import UserError
-from seq2seq.extras import needing
 from seq2seq.files import find_model
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.bundle import CONFIG, read_config
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.vocabulary import FILE, Sizes
 
 log = logging.getLogger(__name__)
@@ -29,7 +27,6 @@ _NEW_VOCABULARY = tuple(
     f"tokenizer.{key}="
     for key in ("type", "joint", "vocab_size", "byte_fallback", "character_coverage", "input_sentence_size", "model")
 )
-_ADAPTER = "default"  # PEFT's name of the only adapter
 
 
 def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
@@ -77,115 +74,17 @@ def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
 
 
 def make_model(config: Config, sizes: Sizes, *, resumed: bool) -> EncoderDecoder:
-    """Return the model to train: random weights or those of config.init, with adapters and frozen parts.
+    """Return the model to train: random weights or those of config.init.
 
     A resumed run's weights come from its checkpoint, so config.init is not read again.
 
     Raises:
-        UserError: the bundle does not fit, a frozen part is unknown, nothing is left to train, or PEFT is missing.
+        UserError: the bundle is missing or damaged.
     """
     model = build_model(config.model, *sizes)
     if config.init is not None and not resumed:
         model.load_state_dict(load_bundle(Path(config.init)).model.state_dict())
-    if config.training.lora_rank:
-        if config.init is None:
-            raise UserError(
-                f"training.lora_rank={config.training.lora_rank} adapts a finished model: name one with init=runs/NAME"
-            )
-        add_adapters(model, config.training)
-    freeze(model, config.training.freeze)
     return model
-
-
-def parts(model: EncoderDecoder) -> dict[str, tuple[str, ...]]:
-    """Return the parts that can be frozen, each with the prefixes of its parameters' names."""
-    found: dict[str, tuple[str, ...]] = {"embedding": ("embedding.", "encoder_embedding.")}
-    encoder, decoder = ("encoder_layers.", "encoder_norm."), ("decoder_",)
-    for side, prefixes, layers in (
-        ("encoder", encoder, model.encoder_layers),
-        ("decoder", decoder, model.decoder_layers),
-    ):
-        found[side] = prefixes
-        found |= {f"{side}.{number}": (f"{side}_layers.{number}.",) for number in range(len(layers))}
-    return found
-
-
-def freeze(model: EncoderDecoder, names: Sequence[str]) -> None:
-    """Exclude parts from training. The embedding is also the output projection; dropout in frozen parts stays on.
-
-    Raises:
-        UserError: the model has no part of this name, or nothing is left to train.
-    """
-    known = parts(model)
-    for name in names:
-        if name not in known:
-            raise UserError(
-                f"training.freeze has {name}, which is no part of the model: choose from {', '.join(known)}"
-            )
-        for parameter_name, parameter in model.named_parameters():
-            if parameter_name.startswith(known[name]):
-                parameter.requires_grad_(False)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise UserError(f"training.freeze={list(names)} leaves nothing to train: freeze less")
-
-
-def count_trained(model: nn.Module) -> int:
-    """Return the number of parameters that training changes."""
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-
-def add_adapters(model: EncoderDecoder, config: TrainingConfig) -> None:
-    """Add LoRA (Hu et al. 2022) to linear layers, by PEFT: W x + α/r · B A x; only A and B are trained.
-
-    B begins at zero, so that new adapters do not change what the model computes.
-
-    Raises:
-        UserError: PEFT is not installed, or a target is no linear layer's name.
-    """
-    linears = sorted({name.rpartition(".")[2] for name, one in model.named_modules() if isinstance(one, nn.Linear)})
-    for target in config.lora_targets:
-        if target not in linears:
-            raise UserError(f"training.lora_targets has {target}, which is no linear layer: choose from {linears}")
-    if not config.lora_targets:
-        raise UserError(f"training.lora_targets is empty: choose from {linears}")
-    with needing("peft", "training.lora_rank"):
-        from peft import LoraConfig, inject_adapter_in_model
-    settings = LoraConfig(
-        r=config.lora_rank,
-        lora_alpha=config.lora_alpha,  # pyright: ignore[reportArgumentType] (a float works)
-        lora_dropout=config.lora_dropout,
-        target_modules=list(config.lora_targets),
-    )
-    inject_adapter_in_model(settings, model, _ADAPTER)
-
-
-def merge_adapters(state: Mapping[str, Tensor], config: TrainingConfig) -> dict[str, Tensor]:
-    """Return the weights of a model with its adapters merged: W + α/r · B A; weights without adapters do not change.
-
-    Merge before taking a mean: the mean of the factors differs from the mean of the products.
-    """
-    merged = {}
-    for name, weights in state.items():
-        if ".lora_" in name:
-            continue
-        plain = name.replace(".base_layer.", ".")
-        if plain != name and name.endswith(".weight"):
-            of_layer = plain.removesuffix(".weight")
-            down, up = (state[f"{of_layer}.lora_{side}.{_ADAPTER}.weight"] for side in "AB")
-            weights = weights + config.lora_alpha / config.lora_rank * (up @ down)
-        merged[plain] = weights
-    return merged
-
-
-def remove_adapters(model: EncoderDecoder) -> None:
-    """Remove the adapters; the other weights stay."""
-    for name, module in list(model.named_modules()):
-        if isinstance(base := getattr(module, "base_layer", None), nn.Linear):
-            parent, _, attribute = name.rpartition(".")
-            setattr(model.get_submodule(parent), attribute, base)
-    if hasattr(model, "peft_config"):
-        del model.peft_config
-    model.requires_grad_(True)
 
 
 def mean_weights(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

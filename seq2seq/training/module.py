@@ -130,8 +130,7 @@ class TranslationModule(L.LightningModule):
         had an average has no other weights.
 
         Raises:
-            UserError: the checkpoint was written with other model settings, another tokenizer, other frozen parts or
-                other adapters.
+            UserError: the checkpoint was written with other model settings, another optimizer or another tokenizer.
             ValueError: the optimizer's state does not fit the parameters.
         """
         newer = {**asdict(ModelConfig()), "training.optimizer": "adamw"}  # settings that older checkpoints lack
@@ -171,23 +170,17 @@ class TranslationModule(L.LightningModule):
                     raise ValueError("the optimizer's moments are no finite numbers")
 
     def _identity(self) -> dict[str, Any]:
-        config = self.config
-        tuned = {"training.freeze": list(config.freeze)} if config.freeze else {}
-        if config.lora_rank:
-            adapters = (config.lora_rank, config.lora_alpha, *config.lora_targets)
-            tuned |= {"training.lora_rank, lora_alpha and lora_targets": list(map(str, adapters))}
-        own = {"training.optimizer": config.optimizer, "vocabulary": self.vocabulary}
-        return {**asdict(self.model.config), **own, **tuned}
+        own = {"training.optimizer": self.config.optimizer, "vocabulary": self.vocabulary}
+        return {**asdict(self.model.config), **own}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return fused AdamW (Loshchilov & Hutter 2019) or Muon; biases, norms and embeddings have no weight decay."""
         config = self.config
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        parameters = list(self.model.parameters())
         embeddings = {id(one.weight) for one in self.model.embeddings()}
         decayed = [p for p in parameters if p.ndim > 1 and id(p) not in embeddings]
         others = [p for p in parameters if p.ndim <= 1 or id(p) in embeddings]
         groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
-        groups = [group for group in groups if group["params"]]  # frozen parameters are in neither group
         betas = (config.betas[0], config.betas[1])
         settings: dict[str, Any] = {"lr": config.learning_rate, "betas": betas, "eps": config.eps, "fused": True}
         if config.optimizer == "adamw":

@@ -37,10 +37,10 @@ def summary_table(
     data: PreparedData,
     decided: tuple[Collection[str], Collection[str]],
     updates_per_epoch: float,
-    parameters: tuple[int, int],
+    parameters: int,
     hardware: str,
 ) -> Table:
-    """Return a table of a run's settings and what decided each; parameters counts all and the trained parameters.
+    """Return a table of a run's settings and what decided each.
 
     decided holds the keys and groups that the command line names, and the keys that rules replaced; files in conf/ and
     defaults decide the rest.
@@ -104,11 +104,10 @@ def _sets(data: PreparedData) -> str:
     return f", the mean over {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else ""
 
 
-def _model(config: Config, parameters: tuple[int, int]) -> str:
-    model, (number, trained) = config.model, parameters
+def _model(config: Config, parameters: int) -> str:
+    model = config.model
     layers = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers of width {model.d_model}"
-    part = f", {trained:,} of them trained" if trained < number else ""
-    return f"{model.architecture}, {layers}, {number:,} parameters{part}"
+    return f"{model.architecture}, {layers}, {parameters:,} parameters"
 
 
 def _device(config: Config, hardware: str) -> str:

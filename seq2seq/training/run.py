@@ -25,7 +25,7 @@ from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.completion import TrainingEnd, complete_run
 from seq2seq.training.computation import recompute_layers
 from seq2seq.training.early_checks import is_done
-from seq2seq.training.finetune import count_trained, make_model
+from seq2seq.training.finetune import make_model
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_precision, rank, share_folder
 from seq2seq.training.report import summary_table
@@ -60,22 +60,20 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
         return best_value(folder, config.training.monitor)
     record = describe_run(config, corpus_digests(config.data) if rank() == 0 else {})  # process 0 writes it
     module = make_module(config, data, resumed=checkpoint is not None)
-    trained = count_trained(module)
     trainer = make_trainer(config, folder, data, record, updates_per_epoch)
     prepare(trainer.strategy.root_device)
-    sizes = count(module), trained
-    console.print(summary_table(config, data, (named, ruled), updates_per_epoch, sizes, hardware(trainer)))
+    console.print(summary_table(config, data, (named, ruled), updates_per_epoch, count(module), hardware(trainer)))
     if rank() == 0:
         point_latest(folder)
     fit(trainer, module, config, data, checkpoint)
     best = best_value(folder, config.training.monitor) if trainer.is_global_zero else None
     best = trainer.strategy.broadcast(best)  # a search continues alike in all processes
     if trainer.is_global_zero:
-        complete_run(config, folder, data, training_end(trainer, updates_per_epoch, trained))
+        complete_run(config, folder, data, training_end(trainer, updates_per_epoch))
     return best
 
 
-def training_end(trainer: L.Trainer, updates_per_epoch: float, trained_parameters: int) -> TrainingEnd:
+def training_end(trainer: L.Trainer, updates_per_epoch: float) -> TrainingEnd:
     """Return how training ended."""
     budget = callback_of(trainer, Budget)
     return TrainingEnd(
@@ -85,7 +83,6 @@ def training_end(trainer: L.Trainer, updates_per_epoch: float, trained_parameter
         is_out_of_patience=any(c.is_out for c in trainer.callbacks if isinstance(c, Patience)),  # type: ignore[attr-defined]
         stopped_by=budget.stopped_by,
         best=callback_of(trainer, Checkpoints).best(),
-        trained_parameters=trained_parameters,
         hardware=hardware(trainer),
         device=trainer.strategy.root_device,
     )

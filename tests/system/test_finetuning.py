@@ -1,4 +1,4 @@
-"""Whole runs that start from a finished model: frozen parts, adapters, resume, sides exchanged."""
+"""Whole runs that start from a finished model, resume, and exchange the sides."""
 
 import json
 from pathlib import Path
@@ -38,36 +38,20 @@ def weights(folder: Path) -> dict[str, Tensor]:
     return load_bundle(folder / "model").model.state_dict()
 
 
-def test_fine_tuning_starts_from_the_bundle_and_leaves_frozen_parts_alone(launcher: Launcher, workdir: Path) -> None:
-    base, frozen = workdir / "runs/base", workdir / "runs/frozen"
-    run(launcher, workdir, *SHORT, "name=frozen", "init=runs/base", "training.freeze=[encoder,embedding]")
-    before, after = weights(base), weights(frozen)
-    for name, tensor in after.items():
-        assert torch.equal(tensor, before[name]) == name.startswith(("encoder", "embedding")), name
-    assert (frozen / "model/tokenizer.model").read_bytes() == (base / "model/tokenizer.model").read_bytes()
-    results = json.loads((frozen / "results.json").read_text())
-    assert results["trained_parameters"] < results["parameters"]
-    assert "It began with the weights of `base/model`.\n4 updates" in (frozen / "model/README.md").read_text()
-
-
-def test_adapters_resume_exactly_and_end_in_a_plain_bundle(launcher: Launcher, workdir: Path) -> None:
-    adapters = ("init=runs/base", "training.lora_rank=2", "training.lora_dropout=0.2")
-    adapters += ("training.ema_decay=0.9", "training.final_weights=ema")
-    run(launcher, workdir, *SHORT, *adapters, "name=straight", "trainer.max_steps=6")
-    run(launcher, workdir, *SHORT, *adapters, "name=halved")
+def test_fine_tuning_starts_from_the_bundle_and_resumes_exactly(launcher: Launcher, workdir: Path) -> None:
+    base, straight, halved = (workdir / "runs" / name for name in ("base", "straight", "halved"))
+    tuning = ("init=runs/base", "training.ema_decay=0.9", "training.final_weights=ema")
+    run(launcher, workdir, *SHORT, *tuning, "name=straight", "trainer.max_steps=6")
+    run(launcher, workdir, *SHORT, *tuning, "name=halved")
     run(launcher, workdir, "resume=runs/halved", "trainer.max_steps=6")
-    before, straight, resumed = (weights(workdir / "runs" / name) for name in ("base", "straight", "halved"))
-    assert all(torch.equal(tensor, resumed[name]) for name, tensor in straight.items())
-    changed = {name for name, tensor in straight.items() if not torch.equal(tensor, before[name])}
-    assert changed == {name for name in before if name.endswith(("q_proj.weight", "v_proj.weight"))}
-    results = json.loads((workdir / "runs/straight/results.json").read_text())
-    assert results["trained_parameters"] == 3 * 2 * 2 * (16 + 16)
-    for override, message in (
-        ("training.lora_alpha=3", "written with another training.lora_rank, lora_alpha and lora_targets"),
-        ("init=runs/base", "init= cannot be changed on resume"),
-    ):
-        refused = launcher.train("resume=runs/halved", "trainer.max_steps=9", override, cwd=workdir)
-        fails_in_one_line(refused, message)
+    before, after, resumed = (weights(folder) for folder in (base, straight, halved))
+    assert all(torch.equal(tensor, resumed[name]) for name, tensor in after.items())
+    name = "embedding.weight"
+    assert 0 < (after[name] - before[name]).abs().max() < 0.07  # six updates by AdamW at 1e-2
+    assert (straight / "model/tokenizer.model").read_bytes() == (base / "model/tokenizer.model").read_bytes()
+    assert "It began with the weights of `base/model`.\n6 updates" in (straight / "model/README.md").read_text()
+    refused = launcher.train("resume=runs/halved", "trainer.max_steps=9", "init=runs/base", cwd=workdir)
+    fails_in_one_line(refused, "init= cannot be changed on resume")
 
 
 def test_exchanged_languages_train_the_reverse_model(launcher: Launcher, workdir: Path) -> None:

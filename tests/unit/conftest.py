@@ -35,12 +35,6 @@ SENTENCES = [
 
 
 @pytest.fixture
-def peft() -> None:
-    """Skips a test where adapters cannot be made."""
-    pytest.importorskip("peft", reason="the extra peft is not installed")
-
-
-@pytest.fixture
 def process_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Put back what the training program sets in its process: environment, arguments, logging, Hydra's state."""
     for variable in ("SEQ2SEQ_RUN", "SEQ2SEQ_CHECKPOINT", "SEQ2SEQ_HOME", "HYDRA_FULL_ERROR"):

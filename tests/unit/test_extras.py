@@ -61,7 +61,7 @@ def test_a_missing_package_is_one_line():
 def test_every_extra_that_the_code_names_exists():
     code = "".join(path.read_text(encoding="utf-8") for path in REPOSITORY.glob("seq2seq/**/*.py"))
     named = set(re.findall(r"(?:needing|missing)\(\"(\w+)\"", code))
-    assert {"serve", "ray", "peft"} <= named
+    assert {"serve", "ray"} <= named
     assert named <= set(SETTINGS["optional-dependencies"])
 
 

@@ -15,7 +15,7 @@ from tests.thin import thin
 CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("data", "tokenizer", "model", "model/style", "training", "search", "trainer")
 OPTIONS = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
-RECIPES = ["tatoeba_cpu", "mixed_cpu", "mixed_gpu", "finetune", "lora", "backtranslation", "distillation"]
+RECIPES = ["tatoeba_cpu", "mixed_cpu", "mixed_gpu", "finetune", "backtranslation", "distillation"]
 OTHERS = sorted(
     path.relative_to(CONF / "experiment").with_suffix("").as_posix() for path in CONF.glob("experiment/**/*.yaml")
 )

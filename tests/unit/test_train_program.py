@@ -68,7 +68,7 @@ def train_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     ("overrides", "message"),
     [
         (("trainer=gpu",), "trainer.accelerator=gpu but there is no CUDA device"),
-        (("training.lora_rank=4",), "training.lora_rank needs the package peft"),
+        (("logger=wandb",), "logger=wandb needs the package wandb"),
         (("resume=runs/half", "trainer.max_steps=5"), "the run has 6 updates already, trainer.max_steps=5 is not more"),
     ],
 )
@@ -77,7 +77,7 @@ def test_what_cannot_begin_is_refused_before_text_is_prepared(
 ) -> None:
     make_run(Path("runs/half"), updates=(4, 6))
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "peft" else find(name, *more))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "wandb" else find(name, *more))
     monkeypatch.setattr("seq2seq.training.early_checks.has_gpu_driver", lambda: False)
     monkeypatch.setattr(training, "prepare_text", lambda *_: pytest.fail("text was prepared"))
     assert message in call(*overrides)

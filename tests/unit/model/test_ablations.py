@@ -8,13 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from seq2seq.errors import UserError
 from seq2seq.model.ablations import AblatedAttention
 from seq2seq.model.attention import MultiHeadAttention, attend, attention_weights
 from seq2seq.model.transformer import Transformer
-from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import PAD
 from tests.unit.model.models import decode_in_parts, make_transformer, other_ids, token_ids
 from tests.unit.searches import MODERN
@@ -151,5 +148,3 @@ def test_an_ablation_is_named_by_its_settings() -> None:
     assert ModelConfig(positions="rotary", norm_position="pre").ablations() == []
     ablations = ModelConfig(relevance="shared", positions="none").ablations()
     assert ablations == ["model.relevance=shared", "model.positions=none"]
-    with pytest.raises(UserError, match=r"model\.relevance=shared has one projection"):  # which adapters refuse
-        Config(model=ModelConfig(relevance="shared"), training=TrainingConfig(lora_rank=2))

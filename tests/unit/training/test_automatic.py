@@ -97,7 +97,7 @@ def test_numbers_follow_the_text_the_model_and_the_batch() -> None:
 
 
 def printed(config: Config, epoch: float, decided: tuple[Collection[str], Collection[str]]) -> str:
-    table = summary_table(config, prepared(20_480), decided, epoch, (1_000, 10), "2 CPU cores")
+    table = summary_table(config, prepared(20_480), decided, epoch, 1_000, "2 CPU cores")
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(table)
     return console.export_text()
@@ -112,7 +112,7 @@ def test_one_table_says_what_the_run_is_and_who_decided(tmp_path: Path) -> None:
         ("pairs", "en→es: 20,480 to train on, 5 to validate, t 0", "you"),
         ("example", "The [red] ball. → La pelota [roja].", "you"),
         ("vocabulary", "4,000 subwords, unigram", "rule"),
-        ("model", "1,000 parameters, 10 of them trained", "conf/"),
+        ("model", "1,000 parameters", "conf/"),
         ("dropout", "0.3", "rule"),
         ("device", "2 CPU cores, 32-true", "conf/"),
         ("batch", "1,024 positions an update; 201 updates an epoch", "rule"),

@@ -17,7 +17,6 @@ from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.averaging import average_bundles, average_checkpoints, checkpoints_by_update
 from seq2seq.training.checkpoints import RECORD
-from seq2seq.training.finetune import add_adapters
 from seq2seq.training.module import TranslationModule
 
 pytestmark = pytest.mark.slow
@@ -70,20 +69,15 @@ def test_only_like_models_have_a_mean(bundle_folder: Path, tokenizer: Tokenizer,
 
 
 @pytest.fixture
-def run(bundle_folder: Path, tmp_path: Path, peft: None) -> Path:
-    """A run's folder with checkpoints of updates 2, 4 and 6 of a model with adapters."""
-    folder, bundle, settings = tmp_path / "run", load_bundle(bundle_folder), TrainingConfig(lora_rank=2)
+def run(bundle_folder: Path, tmp_path: Path) -> Path:
+    """A run's folder with checkpoints of updates 2, 4 and 6."""
+    folder, bundle, settings = tmp_path / "run", load_bundle(bundle_folder), TrainingConfig()
     (folder / "checkpoints").mkdir(parents=True)
     save_bundle(folder / "model", bundle, card="")
     (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(Config(training=settings))))
     for update, name in ((2, "best-step=0000002-val_bleu=1.00"), (4, "step=0000004"), (6, "step=0000006")):
-        model = Transformer(bundle.config.model, bundle.tokenizer.target.vocab_size)
-        model.load_state_dict(bundle.model.state_dict())
         torch.manual_seed(update)
-        add_adapters(model, settings)
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                torch.nn.init.normal_(parameter)
+        model = Transformer(bundle.config.model, bundle.tokenizer.target.vocab_size)
         module = TranslationModule(
             model, settings, vocabulary=json.loads((folder / "model/config.json").read_text())["tokenizer_sha256"][:16]
         )
@@ -93,18 +87,12 @@ def run(bundle_folder: Path, tmp_path: Path, peft: None) -> Path:
     return folder
 
 
-def test_the_last_checkpoints_of_a_run_are_merged_and_averaged(run: Path, tmp_path: Path) -> None:
+def test_the_last_checkpoints_of_a_run_are_averaged(run: Path, tmp_path: Path) -> None:
     names = average_checkpoints(run, 2, tmp_path / "mean")
     assert [Path(name).stem for name in names] == ["step=0000004", "step=0000006"]
     states = [torch.load(name, weights_only=True)["state_dict"] for name in names]
-    layer = "decoder_layers.1.cross_attention.v_proj"
-    merged = [
-        state[f"model.{layer}.base_layer.weight"]
-        + 16 / 2 * state[f"model.{layer}.lora_B.default.weight"] @ state[f"model.{layer}.lora_A.default.weight"]
-        for state in states
-    ]
-    mean = load_bundle(tmp_path / "mean").model.state_dict()
-    assert_close(mean[f"{layer}.weight"], (merged[0] + merged[1]) / 2)
+    for name, weights in load_bundle(tmp_path / "mean").model.state_dict().items():
+        assert_close(weights, (states[0][f"model.{name}"] + states[1][f"model.{name}"]) / 2)
     assert "step=0000006.ckpt" in (tmp_path / "mean/README.md").read_text()
 
 
@@ -126,6 +114,8 @@ def test_checkpoints_that_cannot_be_averaged_are_named(run: Path, tmp_path: Path
     refused(2, r"no model at .*nothing", tmp_path / "nothing")
     newest = run / "checkpoints/step=0000006.ckpt"
     good = torch.load(newest, weights_only=True)
+    torch.save({**good, "state_dict": good["state_dict"] | {"model.lora_A": torch.zeros(2)}}, newest)
+    refused(2, r"step=0000006.ckpt has other weights than .*run/model: only weights of the same layers have a mean")
     good["belongs_to"]["vocabulary"] = "another"
     torch.save(good, newest)
     refused(2, r"step=0000006.ckpt has another vocabulary than .*run/model: a mean needs")

@@ -72,7 +72,7 @@ def test_after_a_signal_the_model_is_written_without_a_measurement(
     data, folder = prepare(config.data, config.tokenizer), tmp_path / "run"
     run(config, data, folder)
     monkeypatch.setattr(completion, "validation_loss", lambda *_: pytest.fail("it takes time"))
-    end = TrainingEnd(11, 1.0, 1.0, False, "SIGTERM", [], 0, "a machine", torch.device("cpu"))
+    end = TrainingEnd(11, 1.0, 1.0, False, "SIGTERM", [], "a machine", torch.device("cpu"))
     with pytest.raises(StoppedError, match=r"stopped by SIGTERM after update 11: a usable model is in .*run/model"):
         complete_run(config, folder, data, end)
     assert "on a machine, seed 1.\n" in (folder / "model" / "README.md").read_text()
@@ -80,7 +80,7 @@ def test_after_a_signal_the_model_is_written_without_a_measurement(
 
 
 def shipped(config: Config, data: PreparedData, folder: Path, best: list[Path]) -> list[str]:
-    end = TrainingEnd(11, 1.0, 1.0, False, None, best, 0, "", torch.device("cpu"))
+    end = TrainingEnd(11, 1.0, 1.0, False, None, best, "", torch.device("cpu"))
     return shipped_model(config, folder, data, end)[1]
 
 

@@ -14,7 +14,6 @@ from saved_runs import make_run
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
-from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.early_checks import has_gpu_driver, is_done, refuse_early
 
 
@@ -30,14 +29,11 @@ def test_what_has_nothing_missing_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (Config(training=TrainingConfig(lora_rank=4)), r"training.lora_rank needs the package peft: pip install"),
         (Config(logger=LoggerConfig(wandb=True)), r"^logger=wandb needs the package wandb: .* -e '.*\[wandb\]'$"),
         (Config(logger=LoggerConfig(mlflow=True)), r"^logger=mlflow needs the package mlflow: .* -e '.*\[mlflow\]'$"),
     ],
 )
-def test_adapters_and_loggers_need_their_packages(
-    config: Config, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loggers_need_their_packages(config: Config, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=message):
         refuse_early(config)

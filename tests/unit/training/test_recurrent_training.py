@@ -1,13 +1,11 @@
 """A recurrent model is trained by the same code as a Transformer; what it cannot do is refused."""
 
-import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.testing import assert_close
 
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
@@ -19,7 +17,6 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, collate
 from seq2seq.training import loss
 from seq2seq.training.computation import recompute_layers
-from seq2seq.training.finetune import add_adapters, count_trained, freeze, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
 
 V = 23
@@ -83,43 +80,6 @@ def test_recomputed_activations_give_the_very_same_gradients(attention: str) -> 
     assert saved(computed) < 0.5 * saved(kept)
 
 
-@pytest.mark.parametrize(
-    ("names", "frozen"),
-    [
-        (["encoder"], ("encoder_",)),
-        (["encoder.1", "embedding", "decoder"], ("encoder_layers.1.", "embedding.", "deco")),
-    ],
-)
-def test_frozen_parts_stay_as_they_are(names: list[str], frozen: tuple[str, ...]) -> None:
-    model = recurrent()
-    before = copy.deepcopy(model.state_dict())
-    freeze(model, names)
-    updated(model, TrainingConfig(learning_rate=1e-2, max_tokens=64))
-    for name, weights in model.state_dict().items():
-        assert torch.equal(weights, before[name]) == name.startswith(frozen), name
-
-
-@pytest.mark.usefixtures("peft")
-def test_adapters_sit_beside_linear_layers_and_merge_into_them() -> None:
-    config = TrainingConfig(
-        lora_rank=2, lora_targets=["q_proj", "k_proj", "decoder_readout"], learning_rate=1e-2, max_tokens=64
-    )
-    model = recurrent(dropout=0.0).eval()
-    before = copy.deepcopy(model.state_dict())
-    add_adapters(model, config)
-    assert count_trained(model) == 2 * (12 + 12) + 2 * (24 + 12) + 2 * (48 + 24)
-    updated(model, config)
-    expected = model.eval()(BATCH.src, BATCH.tgt_in)
-    merged = merge_adapters(model.state_dict(), config)
-    remove_adapters(model)
-    model.load_state_dict(merged)
-    assert_close(model(BATCH.src, BATCH.tgt_in), expected)
-    changed = {name for name, weights in merged.items() if not torch.equal(weights, before[name])}
-    assert changed == {"decoder_attention.q_proj.weight", "decoder_attention.k_proj.weight", "decoder_readout.weight"}
-
-
-def test_what_only_transformers_and_linear_layers_can_is_refused() -> None:
+def test_what_only_transformers_can_is_refused() -> None:
     with pytest.raises(UserError, match=r"architecture=recurrent goes step by step, .* leave it out"):
         Config(model=ModelConfig(architecture="recurrent"), trainer=TrainerConfig(compile=True))
-    with pytest.raises(UserError, match=r"lora_targets has v_proj, which is no linear layer: choose from \['decoder_"):
-        add_adapters(recurrent(), TrainingConfig(lora_rank=2))
