@@ -80,7 +80,7 @@ from seq2seq.training.module import TranslationModule
 def kill(*a, **k): os.kill(os.getpid(), signal.SIGKILL)
 """
 KILLED_AT = {  # the function that is not called any more; then the run's state after 3 updates and no end or an end
-    "reading its text": ("run.prepare_text", "nothing saved", "stopped"),
+    "reading its text": ("run.prepare_folder", "nothing saved", "stopped"),
     "the first update": ("run.fit", "nothing saved", "stopped"),
     "the first checkpoint": ("run.Checkpoints._save", "nothing saved", "stopped"),
     "writing the model": ("completion.save_bundle", "stopped", "stopped"),

@@ -79,11 +79,13 @@ def test_what_cannot_begin_is_refused_before_text_is_prepared(
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "wandb" else find(name, *more))
     monkeypatch.setattr("seq2seq.training.early_checks.has_gpu_driver", lambda: False)
-    monkeypatch.setattr(training, "prepare_text", lambda *_: pytest.fail("text was prepared"))
+    monkeypatch.setattr(training, "prepare_folder", lambda *_: pytest.fail("text was prepared"))
     assert message in call(*overrides)
 
 
-@pytest.mark.parametrize("during", ["seq2seq.training.run.prepare_text", "seq2seq.training.run_folder.prepare_folder"])
+@pytest.mark.parametrize(
+    "during", ["seq2seq.training.run.prepare_folder", "seq2seq.training.run_folder.prepare_folder"]
+)
 def test_ctrl_c_before_the_first_update_says_that_nothing_was_saved(
     call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, during: str
 ) -> None:
@@ -99,7 +101,7 @@ def test_a_resumed_run_that_saved_nothing_keeps_its_settings_when_it_is_refused(
 ) -> None:
     make_run(Path("moved/early"), updates=())
     settings = Path("moved/early/config.yaml")
-    monkeypatch.setattr("seq2seq.training.run.prepare_text", interrupt)
+    monkeypatch.setattr("seq2seq.training.run.prepare_folder", interrupt)
     assert "nothing was saved" in call("resume=moved/early", "trainer.max_steps=7")
     assert yaml.safe_load(settings.read_text())["trainer"]["max_steps"] == 7
     assert call("resume=moved/late") == "error: resume=moved/late: there is no run (no moved/late/config.yaml)"
