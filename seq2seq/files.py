@@ -142,10 +142,11 @@ class ResumableOutput(Output):
         self.inputs = inputs
         with _naming(self.path):
             self.end_member()
+            self._bytes = self.file.tell()
             self._record()
 
     def _record(self, **more: object) -> None:
-        progress = {"inputs": self.inputs, "bytes": self.file.tell(), "made_of": self.made_of, **more}
+        progress = {"inputs": self.inputs, "bytes": self._bytes, "made_of": self.made_of, **more}
         draft = self._progress.with_name(NEW)
         draft.write_text(json.dumps(progress), encoding="utf-8")
         draft.replace(self._progress)

@@ -162,3 +162,22 @@ def test_an_output_is_tried_without_a_trace(tmp_path: Path) -> None:
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old", "kept")]
     with pytest.raises(UserError, match="cannot be written: No such file or directory"):
         require_writable(tmp_path / "none" / "new")
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_command_killed_before_its_file_has_its_name_writes_no_line_twice(tmp_path, monkeypatch, ending):
+    path, lines = tmp_path / f"out.es{ending}", ["uno", "dos", "tres"]
+
+    def write():
+        with open_output(path, {"input": "x"}, resume=True) as out:
+            for number, line in enumerate(lines[out.inputs :], start=out.inputs + 1):
+                out(line)
+                if number == 2:
+                    out.commit(number)
+
+    with monkeypatch.context() as killed:
+        killed.setattr("seq2seq.files.put", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            write()
+    write()
+    assert list(read_lines(path)) == lines
