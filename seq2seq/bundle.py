@@ -45,13 +45,14 @@ class Bundle:
     config: BundleConfig
 
 
-def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
+def save_bundle(folder: Path, bundle: Bundle, card: str, *, is_new: bool = False) -> None:
     """Write a bundle, with a Hugging Face model card as its README.md; an error leaves the folder as it was.
 
-    What is in the folder under other names than a bundle's stays, such as a shortlist or an export.
+    What is in the folder under other names than a bundle's stays, such as a shortlist or an export. With is_new, the
+    folder must be new or empty.
 
     Raises:
-        UserError: the folder cannot be written.
+        UserError: the folder cannot be written, or is not new.
     """
     values = {
         "architecture": ARCHITECTURE + bundle.config.model.architecture,
@@ -69,7 +70,7 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
         values["calibration"] = to_plain(bundle.config.calibration)
     if bundle.model.source_vocab_size is not None:
         values["source_vocab_size"] = bundle.model.source_vocab_size
-    with replaced_folder(folder, _OWN) as draft:
+    with replaced_folder(folder, None if is_new else _OWN) as draft:
         weights = {name: tensor.detach().to("cpu").contiguous() for name, tensor in bundle.model.state_dict().items()}
         owners = {tensor.data_ptr(): name for name, tensor in weights.items()}  # safetensors refuses shared memory
         weights = {name: x if owners[x.data_ptr()] == name else x.clone() for name, x in weights.items()}
@@ -125,20 +126,33 @@ def load_bundles(folders: Sequence[Path]) -> list[Bundle]:
     return bundles
 
 
+def require_new(folder: Path) -> None:
+    """Check that a folder is new or empty.
+
+    Raises:
+        UserError: the folder has content, or is a file.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is there already: give --output a new or empty folder")
+
+
 @contextlib.contextmanager
 def replaced_folder(folder: Path, own: Collection[str] | None = None) -> Iterator[Path]:
     """Yield a temporary folder, which replaces `folder` at the end of the block, or is removed after an error.
 
-    With own, files and folders of other names stay (`draft_of`).
+    With own, files and folders of other names stay (`draft_of`); without, the folder must be new or empty.
 
     Raises:
-        UserError: the folder cannot be written (permissions, disk full), or another command writes it.
+        UserError: the folder cannot be written (permissions, disk full), is not new, or another command writes it.
     """
     try:
         with contextlib.suppress(FileExistsError):  # its parent is a file, which the next line names
             folder.parent.mkdir(parents=True, exist_ok=True)
-        with claimed(resolve(folder)), draft_of(folder, own) as draft:
-            yield draft
+        with claimed(resolve(folder)):
+            if own is None:
+                require_new(folder)
+            with draft_of(folder, own) as draft:
+                yield draft
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error
 

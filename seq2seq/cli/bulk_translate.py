@@ -19,7 +19,10 @@ NumWorkers = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(
-        min=1, help="CPU threads of each translator. [dim]default: all; with --ray 1[/dim]", show_default=False
+        min=1,
+        max=4096,
+        help="CPU threads of each translator. [dim]default: all; with --ray 1[/dim]",
+        show_default=False,
     ),
 ]
 

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seq2seq.bundle import example, load_bundle, replaced_folder
+from seq2seq.bundle import example, load_bundle, replaced_folder, require_new
 from seq2seq.errors import UserError
 from seq2seq.exchange.ctranslate2_engine import MAX_POSITIONS, settings_of
-from seq2seq.exchange.export import require_agreement, require_exportable, require_new, write_card
+from seq2seq.exchange.export import require_agreement, require_exportable, write_card
 from seq2seq.extras import needing
 from seq2seq.model.agreement import Example
 from seq2seq.model.encoder_decoder import EncoderDecoder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seq2seq.bundle import Bundle, load_bundle, save_bundle
+from seq2seq.bundle import Bundle, load_bundle, require_new, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.model import attention
 from seq2seq.model.agreement import Example, agrees, make_example
@@ -32,7 +32,7 @@ def export_bundle(bundle: Path, folder: Path, quantization: str = "float32") -> 
         loaded.model.half()
         if not all(tensor.isfinite().all() for tensor in loaded.model.state_dict().values()):
             raise UserError(f"{bundle} has weights above 65,504, the largest number of float16: keep float32")
-    save_bundle(folder, loaded, read_card(bundle))
+    save_bundle(folder, loaded, read_card(bundle), is_new=True)
 
 
 def require_exportable(model: EncoderDecoder) -> Transformer:
@@ -63,16 +63,6 @@ def require_agreement(program: str, bundle: Bundle, compute: Callable[[Example],
             f"{program} gives other scores than the model's code here, which was changed: such a model cannot be "
             "exported, only translated with here (`seq2seq translate --engine pytorch`)"
         )
-
-
-def require_new(folder: Path) -> None:
-    """Check that a folder is new or empty.
-
-    Raises:
-        UserError: the folder has content, or is a file.
-    """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is there already: give --output a new or empty folder")
 
 
 def read_card(folder: Path) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seq2seq.bundle import Bundle, example, load_bundle, replaced_folder
+from seq2seq.bundle import Bundle, example, load_bundle, replaced_folder, require_new
 from seq2seq.errors import UserError, in_short
-from seq2seq.exchange.export import require_agreement, require_exportable, require_new, write_card
+from seq2seq.exchange.export import require_agreement, require_exportable, write_card
 from seq2seq.exchange.huggingface_tokenizers import MAX_POSITIONS, write_tokenizers
 from seq2seq.exchange.huggingface_weights import BIAS, from_marian_weights, to_marian_weights
 from seq2seq.extras import needing

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seq2seq.bundle import Bundle, example, save_bundle
+from seq2seq.bundle import Bundle, example, require_new, save_bundle
 from seq2seq.cache import cached_folder, digest_files
 from seq2seq.errors import UserError, in_short
-from seq2seq.exchange.export import read_card, require_new
+from seq2seq.exchange.export import read_card
 from seq2seq.exchange.huggingface import FIELDS, model_config
 from seq2seq.exchange.huggingface_tokenizers import (
     FILES,
@@ -83,7 +83,7 @@ def import_huggingface(source: str, folder: Path, revision: str | None = None) -
     require_new(folder)
     files = fetch(source, revision)
     bundle = read_huggingface(files)
-    save_bundle(folder, bundle, _card(bundle, files, source, revision))
+    save_bundle(folder, bundle, _card(bundle, files, source, revision), is_new=True)
     return bundle
 
 

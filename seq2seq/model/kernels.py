@@ -1,14 +1,17 @@
 """Which kernel computes attention, by device and precision, as measured (docs/performance.md). Knows no layer."""
 
-from collections.abc import Callable, Sequence
+import ast
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Callable
 from functools import cache
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.testing import assert_close
 
 UNFUSED_MAX_KEYS = 256  # the weights of more keys no longer fit into the processor's cache
+SOFTMAX = "1782124a05f3f723"  # of the code of `attention_weights` that the fused kernel computes
 Weights = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # of queries, keys and a mask
 
 
@@ -24,23 +27,16 @@ def uses_fused_kernel(queries: Tensor, keys: Tensor, weights: Weights) -> bool:
 @cache
 @torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType]
 def is_fused_kernels(weights: Weights) -> bool:
-    """Return whether the fused kernel attends as with these weights: to 300 keys, with and without a mask, and back.
+    """Return whether these weights are the fused kernel's: softmax, by the unchanged code of attention.py.
 
-    The caller's device, precision and modes make no difference.
+    The code counts without docstring, comments and white space. Any other function, also one that gives the same
+    weights, is computed as it is.
     """
-    waves = 3 * torch.arange(2 * 2 * 620 * 8, dtype=torch.float32, device="cpu").square().sin()
-    mask = torch.ones(2, 1, 20, 300, dtype=torch.bool, device="cpu").tril(5)
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        parts: Sequence[Tensor] = torch.split(waves.view(2, 2, -1, 8), [20, 300, 300], 2)
-        queries, keys, values = (vectors.clone().requires_grad_() for vectors in parts)
-
-        def with_gradients(context: Tensor) -> list[Tensor]:
-            return [context, *torch.autograd.grad(context.sin().sum(), (queries, keys, values))]
-
-        try:
-            for one in (None, mask):
-                fused = with_gradients(F.scaled_dot_product_attention(queries, keys, values, one))
-                assert_close(with_gradients(weights(queries, keys, one) @ values), fused, atol=1e-4, rtol=1e-3)
-        except Exception:  # changed weights may be wrong for this example in any way
-            return False
-    return True
+    try:
+        function: ast.AST = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(weights)))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):  # a function without source, or a part of a line
+        return False
+    if not isinstance(function, ast.FunctionDef) or function.decorator_list:
+        return False
+    code = ast.unparse(function.body[1:] if ast.get_docstring(function) else function.body)
+    return hashlib.blake2b("".join(code.split()).encode(), digest_size=8).hexdigest() == SOFTMAX

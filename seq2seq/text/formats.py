@@ -140,7 +140,7 @@ def _read_parquet(path: Path, data: DataConfig) -> Iterator[Pair]:
 
     arrow_error: type[Exception] = cast(Any, pyarrow).ArrowException
     try:
-        with cast(Any, parquet).ParquetFile(path) as file:
+        with cast(Any, parquet).ParquetFile(path, page_checksum_verification=True) as file:
 
             def rows(columns: list[str]) -> Iterator[Mapping[str, object]]:
                 for batch in file.iter_batches(_ROWS, columns=columns):

@@ -108,7 +108,7 @@ def _hash(bundle: Bundle) -> str:
 def _write(states: Sequence[Mapping[str, Tensor]], names: list[str], like: Bundle, output: Path) -> list[str]:
     like.model.load_state_dict(mean_weights(states))
     like.config.calibration = None  # it belongs to other weights
-    save_bundle(output, like, average_card(names, like))
+    save_bundle(output, like, average_card(names, like), is_new=True)
     return names
 
 

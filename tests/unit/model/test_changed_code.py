@@ -51,6 +51,7 @@ WEIGHTS: dict[str, Callable[..., Tensor]] = {
     "no scale": lambda queries, keys, mask=None: softmax(queries * math.sqrt(queries.shape[-1]), keys, mask),
     "top 3": partial(top, 3),
     "top 100": partial(top, 100),
+    "the same on small examples": lambda queries, keys, mask=None: softmax(queries, keys, mask),
     "constant keys": lambda queries, keys, mask=None: softmax(queries, keys.detach(), mask),
 }
 Patch = tuple[Any, str, Callable[..., Any]]
@@ -62,14 +63,20 @@ CODE: dict[str, Patch] = {
     "causal mask": (transformer, "causal_mask", lambda length, past, device: near_mask(length, past)),
     "positions": (transformer, "sinusoidal", lambda *sizes: -positions.sinusoidal(*sizes)),
     "scale": (transformer, "embedding_scale", lambda config: 1.0),
+    "banned tokens": (encoder_decoder.EncoderDecoder, "logits", lambda self, hidden: ban(_logits(self, hidden))),
+    "a window of 16": (transformer, "causal_mask", lambda length, past, device: near_mask(length, past, 16)),
     "logits": (encoder_decoder.EncoderDecoder, "logits", lambda self, hidden: 3 * (_logits(self, hidden) / 3).tanh()),
     **{name: (attention, "attention_weights", WEIGHTS[name]) for name in ("relu", "no scale", "top 3", "top 100")},
 }
 
 
-def near_mask(length: int, past: int) -> Tensor:
+def near_mask(length: int, past: int, window: int = 3) -> Tensor:
     keys, queries = torch.arange(past + length), torch.arange(past, past + length)[:, None]
-    return ((keys <= queries) & (keys > queries - 3))[None, None]
+    return ((keys <= queries) & (keys > queries - window))[None, None]
+
+
+def ban(logits: Tensor) -> Tensor:
+    return logits.index_fill(-1, torch.tensor([5, 7]), -torch.inf)
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
