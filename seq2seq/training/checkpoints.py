@@ -159,7 +159,7 @@ class Checkpoints(Checkpoint):
             self._save(trainer)
         if trainer.is_global_zero:
             if best is not None:
-                _link(self.folder / checkpoint_name(trainer.global_step), self.folder / best)
+                link(self.folder / checkpoint_name(trainer.global_step), self.folder / best)
             self._remove_others()
 
     def _minutes_are_up(self) -> bool:
@@ -213,7 +213,7 @@ class Checkpoints(Checkpoint):
         for path in self.best():  # a run that was killed before it made the link lacks the name
             source = self.folder / checkpoint_name(int(cast(re.Match[str], _BEST.fullmatch(path.name))[1]))
             if rank() == 0 and source.exists() and not path.exists():
-                _link(source, path)
+                link(source, path)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Add the record to the checkpoint."""
@@ -248,7 +248,7 @@ def shares(trainer: L.Trainer) -> dict[str, int]:
     return {"ranks": trainer.world_size, "accumulate": cast(int, trainer.accumulate_grad_batches)}
 
 
-def _link(path: Path, name: Path) -> None:
+def link(path: Path, name: Path) -> None:
     """Give a file a second name, or make a copy on a file system without hard links."""
     if name.exists() and name.samefile(path):
         return

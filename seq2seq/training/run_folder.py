@@ -14,11 +14,11 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoint_files import describe_run, newest_checkpoint, require_same_run
-from seq2seq.training.checkpoints import RECORD
+from seq2seq.training.checkpoints import RECORD, link
 from seq2seq.training.lock import is_held, lock_folder
 from seq2seq.training.processes import agree
 from seq2seq.training.run_files import forget_after, is_untouched, point, write_text
-from seq2seq.training.run_state import NOTHING, state_of, step_of
+from seq2seq.training.run_state import NOTHING, checkpoint_name, state_of, step_of
 
 _DRAFTS = (f".*{WORK}", "checkpoints/*.tmp")
 _LOGS = ("metrics.csv", "loggers.json", "events.out.tfevents.*")  # of a run that was killed before it saved anything
@@ -58,6 +58,7 @@ def _reopen(config: Config, folder: Path) -> Path:
     require_same_run(folder, record, describe_run(config, corpus_digests(config.data)))
     config.name = folder.name
     with _writing(folder):
+        link(checkpoint, checkpoint.with_name(checkpoint_name(step_of(checkpoint))))  # a best one may have lost it
         forget_after(folder / "metrics.csv", step_of(checkpoint), validated=not record["validation_pending"])
     write_config(config, folder)
     return checkpoint

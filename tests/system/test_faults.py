@@ -1,5 +1,6 @@
 """What can go wrong around a run: disks, damaged files, changed text; docs/reliability.md has the table."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -15,6 +16,16 @@ from seq2seq.training.run_files import read_run
 from tests.toy import write_corpus
 
 pytestmark = pytest.mark.system
+
+KILLED_AT_11 = """
+import os
+from seq2seq.training.module import TranslationModule as M
+start = M.on_train_batch_start
+def kill(self, batch, index):
+    start(self, batch, index)
+    if self.global_step == 11: os.kill(os.getpid(), 9)
+M.on_train_batch_start = kill
+"""
 
 
 def test_a_truncated_checkpoint_falls_back_to_the_one_before(launcher: Launcher, workdir: Path) -> None:
@@ -40,6 +51,23 @@ def test_a_damaged_last_checkpoint_falls_back_to_a_best_one(launcher: Launcher, 
     assert "going on from best-step=0000003-val_bleu=" in resumed.output
     assert checkpoints(trained / "runs/run") == ["step=0000005.ckpt"]
     assert [step for step, _ in logged(trained / "runs/run")] == list("12345")
+
+
+@pytest.mark.parametrize("keep_last", [1, 2])
+def test_a_best_checkpoint_from_before_its_validation_is_gone_on_from(
+    launcher: Launcher, workdir: Path, keep_last: int
+) -> None:
+    """Only its best name is left, and its validation is due again."""
+    often = ("trainer.checkpoint_every=2", "trainer.validate_every=4", f"trainer.keep_last={keep_last}")
+    killed = launcher.train(*BASE, *often, "name=run", "trainer.max_steps=20", cwd=workdir, BEFORE=KILLED_AT_11)
+    assert killed.status == -9, killed.output
+    for path in (workdir / "runs/run/checkpoints").glob("step=*.ckpt"):
+        os.truncate(path, 20_000) if path.stat().st_nlink == 1 else path.unlink()
+    resumed = launcher.train("resume=runs/run", "trainer.max_steps=13", cwd=workdir)
+    assert resumed.status == 0, resumed.output
+    assert "going on from best-step=00000" in resumed.output
+    assert read_run(workdir / "runs/run", "run").state == "complete"
+    assert len(checkpoints(workdir / "runs/run")) == keep_last
 
 
 def test_a_changed_corpus_and_changed_batches_are_refused_by_name(launcher: Launcher, trained: Path) -> None:

@@ -17,7 +17,7 @@ from seq2seq.settings.config import Config
 from seq2seq.text.batching import Batch
 from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import Budget
-from seq2seq.training.checkpoints import Checkpoints, DurableIO, _link
+from seq2seq.training.checkpoints import Checkpoints, DurableIO, link
 from seq2seq.training.run_files import list_checkpoints, step_of
 from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run
 
@@ -200,7 +200,7 @@ def test_a_second_name_leaves_no_draft_also_without_hard_links_or_on_a_full_disk
         return sorted(path.name for path in tmp_path.iterdir())
 
     for _ in range(2):  # a validation that is made again after a kill names its checkpoint again
-        _link(saved, best)
+        link(saved, best)
         assert names() == [best.name, saved.name]
         assert best.samefile(saved)
     best.unlink()
@@ -213,10 +213,10 @@ def test_a_second_name_leaves_no_draft_also_without_hard_links_or_on_a_full_disk
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "link", refuse)
-    _link(saved, best)
+    link(saved, best)
     assert not best.samefile(saved)
     monkeypatch.setattr("shutil.copyfile", fill)
     with pytest.raises(OSError, match="full"):
-        _link(saved, best)
+        link(saved, best)
     assert names() == [best.name, saved.name]
     assert best.read_bytes() == b"weights"
