@@ -22,6 +22,7 @@ _PLAIN = {  # the names in a pickle of tensors, dictionaries, lists and numbers 
 }
 _MAX_VALUES, _MAX_DEPTH = 10**6, 50  # a checkpoint has about a hundred values a layer, at depth 6
 _FORGED = "weights are plain values, this one is forged and was not loaded"
+_FOLDER = 0x10  # the bit of a record's attributes that makes it a folder
 _OLD_PICKLES = 5  # that a file of PyTorch before 1.6 begins with; the numbers of the tensors follow
 
 
@@ -36,8 +37,10 @@ def read_pickled(path: Path, device: str) -> Any:
         DamagedError: the file is truncated, or its bytes differ from those that were written.
         UserError: the file holds more than plain values, or would take more memory than its size.
     """
-    size = path.stat().st_size
     try:
+        if not path.is_file():
+            raise DamagedError("it is no regular file")
+        size = path.stat().st_size
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 _check_archive(archive, path, size)
@@ -46,7 +49,7 @@ def read_pickled(path: Path, device: str) -> Any:
                 for _ in range(_OLD_PICKLES):
                     _check_pickle(file, path)
         values = torch.load(path, map_location=device, weights_only=True)
-    except UserError:
+    except (UserError, DamagedError):
         raise
     except Exception as error:  # a broken pickle may raise anything
         raise DamagedError(in_short(error)) from error
@@ -62,6 +65,11 @@ def _check_archive(archive: zipfile.ZipFile, path: Path, size: int) -> None:
             raise UserError(f"{path} holds {in_short(entry.filename)} of {entry.file_size} bytes, packed: it is forged")
     if (total := sum(entry.file_size for entry in entries)) > size:
         raise UserError(f"{path} holds {total} bytes in {size}: it is forged")
+    if len({entry.filename for entry in entries}) < len(entries):
+        raise DamagedError("two records have the same name")
+    for entry in entries:  # zipfile checks no checksum of a shortened record, and PyTorch reads nothing of a folder
+        if entry.compress_size != entry.file_size or entry.external_attr & _FOLDER:
+            raise DamagedError(f"wrong size or kind of {in_short(entry.filename)}")
     broken = archive.testzip()
     if broken is not None:
         raise DamagedError(f"wrong checksum of {in_short(broken)}")
