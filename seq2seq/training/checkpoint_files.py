@@ -1,6 +1,7 @@
 """Find the checkpoint that a run resumes from, and check the file and the run; no code in the file is executed."""
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -20,39 +21,40 @@ log = logging.getLogger(__name__)
 def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
     """Return the newest whole checkpoint of a run's folder, last or best, and its values (tensors on the meta device).
 
-    Damaged checkpoints that are newer are skipped with a warning and renamed.
+    Newer ones that cannot be used, damaged, forged or of another program, are skipped with a warning and renamed.
 
     Raises:
-        UserError: there is no checkpoint, all are damaged, or one holds more than plain values.
+        UserError: there is no checkpoint, or none can be used.
     """
-    paths = list_resumable(folder / "checkpoints")
+    paths = list_resumable(folder / "checkpoints", also_damaged=True)
     if not paths:
         raise UserError(
             f"resume={folder}: no checkpoint in {folder / 'checkpoints'}, so there is nothing to go on from: "
             "begin another run by name="
         )
-    damaged: list[tuple[Path, DamagedError]] = []
+    unusable: list[tuple[Path, str]] = []
     for path in paths:
         try:
             values = read_checkpoint(path)
         except DamagedError as reason:
-            damaged.append((path, reason))
+            unusable.append((path, f"{path} is damaged ({reason})"))
             continue
-        for broken, reason in damaged:
+        except UserError as reason:
+            unusable.append((path, str(reason)))
+            continue
+        for broken, reason in unusable:
             again = f"{path.name}, the one before, and training {step_of(broken) - step_of(path)} updates again"
-            log.warning("%s is damaged (%s): going on from %s", broken, reason, again)
+            log.warning("%s: going on from %s", reason, again)
             set_aside(broken)
         return path, values
-    path, reason = damaged[0]
-    raise UserError(
-        f"{path} is damaged ({reason}) and there is no other: restore it from a copy, or start a new run"
-    ) from reason
+    raise UserError(f"{unusable[0][1]}; there is no other: restore it from a copy, or start a new run")
 
 
 def set_aside(path: Path) -> None:
-    """Rename a damaged checkpoint, so that nobody resumes from it or deletes it."""
+    """Rename an unusable checkpoint, so that nobody resumes from it or deletes it; an earlier one of its name stays."""
+    names = (path.with_name(f"damaged-{number}{path.name}") for number in ("", *(f"{n}-" for n in range(2, 10**4))))
     try:
-        path.replace(path.with_name(f"damaged-{path.name}"))
+        path.rename(next(name for name in names if not os.path.lexists(name)))
     except FileNotFoundError:
         pass  # another process of the run did it
     except OSError as error:
@@ -67,8 +69,9 @@ def read_checkpoint(path: Path, device: str = "meta") -> dict[str, Any]:
         UserError: the file holds more than plain values.
     """
     values = read_pickled(path, device)
-    if not isinstance(values, dict) or RECORD not in values:
-        raise UserError(f"{path} is no checkpoint of this program: start a new run")
+    record = values.get(RECORD) if isinstance(values, dict) else None
+    if not isinstance(record, dict) or not all(isinstance(record.get(key), dict) for key in ("corpora", "settings")):
+        raise UserError(f"{path} is no checkpoint of this program")
     return values
 
 

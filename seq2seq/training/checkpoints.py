@@ -189,7 +189,7 @@ class Checkpoints(Checkpoint):
         wanted = {*self._named, *self._scores, *(name for names in self._named.values() for name in names)}
         last = set(list_checkpoints(self.folder))
         for path in self.folder.glob("*.ckpt"):
-            ours = path in last or _BEST.fullmatch(path.name)
+            ours = path in last or (_BEST.fullmatch(path.name) and path.is_file())
             if ours and path.name not in wanted:
                 path.unlink(missing_ok=True)
 

@@ -151,7 +151,7 @@ def _read_states(paths: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Tensor
     for path in paths:
         try:
             state = read_checkpoint(path, "cpu")["state_dict"]
-        except DamagedError as reason:
+        except (DamagedError, UserError) as reason:
             log.warning("%s is damaged (%s): its weights are left out", path, reason)
             continue
         yield path, {name.removeprefix("model."): weights for name, weights in state.items()}

@@ -10,7 +10,7 @@ from seq2seq.extras import missing, resume_command
 from seq2seq.settings.config import Config, flatten, walk
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.run_state import COMPLETE, NOTHING, list_resumable, read_results, state_of, step_of
+from seq2seq.training.run_state import COMPLETE, NOTHING, read_results, state_of, step_of
 
 NO_GPU = "trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch"
 
@@ -63,7 +63,7 @@ def find_existing(config: Config, runs: Path) -> bool:
     config.resume, which is `auto` or the run's folder, becomes the folder if the run goes on, and None if it begins.
 
     Raises:
-        UserError: the run has other settings, or more updates than trainer.max_steps.
+        UserError: the run has other settings.
     """
     assert config.name is not None
     folder, is_auto = runs / config.name, config.resume == AUTO
@@ -83,24 +83,28 @@ def find_existing(config: Config, runs: Path) -> bool:
 
 
 def is_done(config: Config, folder: Path) -> bool:
-    """Return whether a run has nothing left to do by these settings, and log it and how to extend the run.
-
-    Raises:
-        UserError: the run has more updates than trainer.max_steps, but no results.
-    """
-    step = max(map(step_of, list_resumable(folder / "checkpoints")), default=0)
+    """Return whether a run has nothing left to do by these settings, and log it and how to extend the run."""
     if state_of(folder, config) == COMPLETE:
         step, limits = read_results(folder)["updates"], flatten(config)
         more = f"{resume_command(folder)} trainer.max_steps={2 * step}"
         more += "".join(f" {key}={off}" for key, off in _UNLIMITED.items() if limits[key])
         log.info("%s is complete after %d updates: kept, not run again; to extend it, `%s`", folder, step, more)
         return True
-    if config.trainer.max_steps != AUTO and step > config.trainer.max_steps:
+    return False
+
+
+def require_more(config: Config, folder: Path, checkpoint: Path) -> None:
+    """Refuse to go on from a whole checkpoint after more updates than trainer.max_steps, unless the run is complete.
+
+    Raises:
+        UserError: the checkpoint has more updates.
+    """
+    step, steps = step_of(checkpoint), config.trainer.max_steps
+    if steps != AUTO and step > steps and state_of(folder, config) != COMPLETE:
         raise UserError(
-            f"resume={folder}: the run has {step} updates already, trainer.max_steps={config.trainer.max_steps} is not "
+            f"resume={folder}: the run has {step} updates already, trainer.max_steps={steps} is not "
             "more: give a larger one"
         )
-    return False
 
 
 def _require_same(config: Config, folder: Path) -> Config:

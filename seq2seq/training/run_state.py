@@ -1,7 +1,9 @@
 """The state of a run, from the files in its folder alone: what it has saved, and whether something is left to do."""
 
+import contextlib
 import json
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +66,25 @@ def checkpoint_name(step: int) -> str:
     return f"step={step:07d}.ckpt"
 
 
-def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the last checkpoints of a run, the oldest first."""
+def list_checkpoints(folder: Path, *, also_damaged: bool = False) -> list[Path]:
+    """Return the last checkpoints of a run, the oldest first; also_damaged, also what is no file or is empty."""
     paths = [path for path in folder.glob("step=*.ckpt") if path.stem.removeprefix("step=").isdecimal()]
-    return sorted(paths, key=step_of)
+    return sorted([path for path in paths if also_damaged or _has_bytes(path)], key=step_of)
 
 
-def list_resumable(folder: Path) -> list[Path]:
+def list_resumable(folder: Path, *, also_damaged: bool = False) -> list[Path]:
     """Return the last and the best checkpoints, the one with the most updates first, and of equal ones the last."""
     best = [path for path in folder.glob("best-step=*.ckpt") if re.match(r"best-step=\d+-", path.name)]
-    return sorted([*reversed(list_checkpoints(folder)), *best], key=step_of, reverse=True)
+    best = [path for path in best if also_damaged or _has_bytes(path)]
+    last = list_checkpoints(folder, also_damaged=also_damaged)
+    return sorted([*reversed(last), *best], key=step_of, reverse=True)
+
+
+def _has_bytes(path: Path) -> bool:
+    with contextlib.suppress(OSError):  # a link to nothing or to itself, or just removed
+        status = path.stat()
+        return stat.S_ISREG(status.st_mode) and status.st_size > 0
+    return False
 
 
 def step_of(path: Path) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from hydra.core.global_hydra import GlobalHydra
 from saved_runs import make_run
@@ -75,7 +76,8 @@ def train_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_what_cannot_begin_is_refused_before_text_is_prepared(
     call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], message: str
 ) -> None:
-    make_run(Path("runs/half"), updates=(4, 6))
+    folder = make_run(Path("runs/half"), updates=(6, 99))  # one of them whole
+    torch.save({"run": {"corpora": {}, "settings": {}}}, folder / "checkpoints/step=0000006.ckpt")
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "wandb" else find(name, *more))
     monkeypatch.setattr("seq2seq.training.early_checks.has_gpu_driver", lambda: False)

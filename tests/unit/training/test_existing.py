@@ -41,7 +41,7 @@ def make_run(config: Config, runs: Path, *, results: bool, checkpoint: bool = Tr
     (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(config)))
     (folder / "metrics.csv").write_text("step,val_loss,val_bleu\n2,,\n4,3.5,20.25\n6,3.0,18.5\n")
     if checkpoint:
-        (folder / "checkpoints" / "step=0000006.ckpt").touch()
+        (folder / "checkpoints" / "step=0000006.ckpt").write_bytes(b"x")
     if results:
         (folder / "results.json").write_text(json.dumps(RESULTS))
     return folder
@@ -82,6 +82,10 @@ DECIDED = {  # the state of a run with a checkpoint after 6 updates, by its resu
     "no patience left": ({"out_of_patience": True, "training": {"patience": 5}}, {"max_steps": 12}, None, "complete"),
     "more patience": ({"out_of_patience": True, "training": {"patience": 2}}, {"max_steps": 12}, None, "stopped"),
     "only its best checkpoint": (None, {}, "best-step=0000006-val_bleu=18.50.ckpt", "stopped"),
+    "an empty newer checkpoint": ({}, {}, ("step=0000099.ckpt", Path.touch), "complete"),
+    "a folder of a newer checkpoint's name": ({}, {}, ("step=0000099.ckpt", Path.mkdir), "complete"),
+    "a newer dead link": ({}, {}, ("step=0000099.ckpt", lambda path: path.symlink_to("none")), "complete"),
+    "a newer link to itself": ({}, {}, ("step=0000099.ckpt", lambda path: path.symlink_to(path.name)), "complete"),
     "only a draft of a checkpoint": (None, {}, "saving.tmp", "nothing saved"),
 }
 
@@ -96,7 +100,9 @@ def test_one_function_decides_the_state_for_lists_and_for_resuming(config: Confi
         (folder / "results.json").write_text(json.dumps(RESULTS | results))
     elif results is not None:
         (folder / "results.json").write_text(results)
-    if name is not None:
+    if isinstance(name, tuple):
+        name[1](folder / "checkpoints" / name[0])
+    elif name is not None:
         (folder / "checkpoints/step=0000006.ckpt").rename(folder / "checkpoints" / name)
     assert read_run(folder, "x").state == state
     for resume in (AUTO, str(folder)):

@@ -3,6 +3,7 @@
 import os
 import pickle
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -238,15 +239,57 @@ def test_a_damaged_only_checkpoint_is_named_and_left(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     (folder / "checkpoints/step=0000005.ckpt").unlink()
     (folder / "checkpoints/step=0000007.ckpt").write_bytes(b"PK")
-    with pytest.raises(UserError, match=r"step=0000007.ckpt is damaged .*and there is no other: restore it") as caught:
+    with pytest.raises(UserError, match=r"step=0000007.ckpt is damaged .*; there is no other: restore it") as caught:
         newest_checkpoint(folder)
     assert_one_line(caught.value)
     assert (folder / "checkpoints/step=0000007.ckpt").read_bytes() == b"PK"
 
 
-def test_a_forged_newest_checkpoint_stops_the_resume_instead_of_being_passed_over(tmp_path: Path, trace: Path) -> None:
+UNUSABLE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "code": (
+        lambda path: torch.save({**honest(), "extra": Payload(path.parents[4] / "the-payload-ran")}, path),
+        "forged",
+    ),
+    "packed": (lambda path: path.write_bytes(forge(path.parents[1], {}, zipfile.ZIP_DEFLATED).read_bytes()), "packed"),
+    "foreign": (lambda path: torch.save({"model": torch.ones(2)}, path), "no checkpoint of this program"),
+    "a list": (lambda path: torch.save([1], path), "no checkpoint of this program"),
+    "a record of another kind": (lambda path: torch.save({**honest(), RECORD: 3}, path), "no checkpoint of this"),
+    "a record without texts": (lambda path: torch.save({**honest(), RECORD: {}}, path), "no checkpoint of this"),
+    "a folder": (Path.mkdir, "no regular file"),
+    "a pipe": (os.mkfifo, "no regular file"),
+    "a dead link": (lambda path: path.symlink_to("none"), "no regular file"),
+    "a link to itself": (lambda path: path.symlink_to(path.name), "no regular file"),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_an_unusable_newest_checkpoint_is_passed_over_unrun_and_kept(
+    tmp_path: Path, trace: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = run_folder(tmp_path)
-    torch.save({**honest(), "extra": Payload(trace)}, folder / "checkpoints/step=0000007.ckpt")
-    with pytest.raises(UserError, match="this one is forged"):
+    newest, (make, reason) = folder / "checkpoints/step=0000007.ckpt", UNUSABLE[kind]
+    newest.unlink()
+    make(newest)
+    (folder / "checkpoints/damaged-step=0000007.ckpt").mkdir()  # of an earlier time
+    assert newest_checkpoint(folder)[0].name == "step=0000005.ckpt"
+    assert [reason in message and "going on from step=0000005" in message for message in caplog.messages] == [True]
+    assert os.path.lexists(folder / "checkpoints/damaged-2-step=0000007.ckpt")
+    (folder / "checkpoints/step=0000005.ckpt").unlink()
+    make(newest)
+    with pytest.raises(UserError, match=f"{reason}.*; there is no other: restore it"):
         newest_checkpoint(folder)
     assert not trace.exists()
+
+
+def test_no_bit_of_a_checkpoints_table_of_contents_changes_its_values(tmp_path: Path) -> None:
+    path, was = forge(tmp_path, {}), honest()["state_dict"]["weight"]
+    data = path.read_bytes()
+    for place in range(8 * int.from_bytes(data[-6:-2], "little"), 8 * len(data)):
+        changed = bytearray(data)
+        changed[place // 8] ^= 1 << place % 8
+        path.write_bytes(changed)
+        try:
+            values = read_checkpoint(path, "cpu")
+        except (DamagedError, UserError):
+            continue
+        assert torch.equal(values["state_dict"]["weight"], was), place
