@@ -4,7 +4,6 @@ They write to the run's folder unless the user has configured a server. The fold
 logged runs, so that a resumed run continues them.
 """
 
-import csv
 import json
 import logging
 import netrc
@@ -22,7 +21,7 @@ from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 from seq2seq.errors import UserError, in_short
 from seq2seq.settings.config import Config, flatten
 from seq2seq.training.processes import rank
-from seq2seq.training.run_files import rewrite, write_text
+from seq2seq.training.run_files import read_table, rewrite, write_text
 
 IDS = "loggers.json"
 log = logging.getLogger(__name__)
@@ -166,15 +165,12 @@ class Table(ExperimentWriter):
 
     def _check_log_dir_exists(self) -> None:
         """Continue an existing file with its columns."""
-        path = Path(self.metrics_file_path)
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.metrics_keys = [name for name in lines[0].split(",") if name] if lines else []
+        self.metrics_keys = [name for name in read_table(Path(self.metrics_file_path))[0] if name]
 
     def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
         """Add columns in a draft, which then replaces the file."""
         path = Path(self.metrics_file_path)
-        with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
-            rewrite(path, fieldnames, csv.DictReader(file))
+        rewrite(path, fieldnames, read_table(path)[1])
 
 
 def continued_table(folder: Path) -> CSVLogger:

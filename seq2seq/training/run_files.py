@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import errno
 import fcntl
 import math
 import os
@@ -113,8 +114,11 @@ def _remove_untouched(folder: Path, is_resumed: bool) -> None:
 
 
 def read_metrics(folder: Path) -> list[dict[str, str]]:
-    """Return the rows of a run's metrics.csv without truncated and damaged rows; none if there is no file."""
-    return [row for row in _read_table(folder / "metrics.csv")[1] if _step_of(row) is not None and _has_numbers(row)]
+    """Return the rows of a run's metrics.csv without truncated and damaged rows; none if there is no file to read."""
+    rows: list[dict[str, str]] = []
+    with contextlib.suppress(OSError):
+        rows = read_table(folder / "metrics.csv")[1]
+    return [row for row in rows if _step_of(row) is not None and _has_numbers(row)]
 
 
 def losses_by_update(folder: Path) -> dict[int, float]:
@@ -129,15 +133,21 @@ def losses_by_update(folder: Path) -> dict[int, float]:
 def forget_after(path: Path, step: int, *, validated: bool) -> None:
     """Drop the rows after a step, and the row of its validation unless validated; the resumed run logs them again."""
     if path.exists():
-        names, rows = _read_table(path)
+        names, rows = read_table(path)
         steps = [(row, found) for row in rows if (found := _step_of(row)) is not None]
         rewrite(
             path, names, [r for r, found in steps if found < step or (found == step and (validated or r.get("loss")))]
         )
 
 
-def _read_table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
-    """Return the columns, and the rows before the first damaged place; bytes that are not UTF-8 are kept."""
+def read_table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
+    """Return the columns, and the rows before the first damaged place; bytes that are not UTF-8 are kept.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))  # a pipe would wait
     names: Sequence[str] = ()
     rows: list[dict[str, str]] = []
     with (

@@ -59,7 +59,7 @@ def _reopen(config: Config, folder: Path) -> Path:
     record = values[RECORD]
     require_same_run(folder, record, describe_run(config, corpus_digests(config.data)))
     config.name = folder.name
-    with _writing(folder):
+    with _writing(folder / "metrics.csv"):
         link(checkpoint, checkpoint.with_name(checkpoint_name(step_of(checkpoint))))  # a best one may have lost it
         forget_after(folder / "metrics.csv", step_of(checkpoint), validated=not record["validation_pending"])
     write_config(config, folder)

@@ -48,6 +48,8 @@ def _is_spent(config: Config | None, results: dict[str, Any]) -> bool:
 def read_results(folder: Path) -> dict[str, Any]:
     """Return the values of results.json that say what a run did; none if the file is absent or damaged."""
     try:
+        if not (folder / "results.json").is_file():  # a pipe would wait
+            return {}
         facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         return {
             "updates": int(facts["updates"]),

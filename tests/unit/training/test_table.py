@@ -1,12 +1,15 @@
 """metrics.csv: rows and columns are added to those that are there; a resumed run logs later rows again."""
 
 import csv
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from seq2seq.training.loggers import continued_table
-from seq2seq.training.run_files import forget_after, read_metrics
+from seq2seq.training.run_files import forget_after, read_metrics, read_run
 
 
 def read(folder: Path) -> list[dict[str, str]]:
@@ -89,3 +92,24 @@ def test_a_table_cut_short_before_its_header_begins_anew(tmp_path: Path, text: s
     logger = continued_table(tmp_path)
     logger.log_metrics({"loss": 3.5}, 1)
     assert read(tmp_path) == [{"loss": "3.5", "step": "1"}]
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe\0\0", b"step,lo\xffss\n1,3.5\n", b"step,loss\n1,3.5\n2,\xff\n"])
+def test_bytes_that_are_no_text_do_not_end_a_resumed_run(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "metrics.csv").write_bytes(text)
+    logger = continued_table(tmp_path)
+    logger.log_metrics({"val_loss": 3.0}, 3)
+    logger.log_metrics({"val_loss": 2.5}, 4)
+    assert [row["val_loss"] for row in read_metrics(tmp_path)][-2:] == ["3.0", "2.5"]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+@pytest.mark.parametrize("name", ["metrics.csv", "results.json"])
+def test_what_is_no_file_counts_as_absent_in_lists_and_is_named_by_training(
+    tmp_path: Path, make: Callable[[Path], None], name: str
+) -> None:
+    make(tmp_path / name)
+    assert read_metrics(tmp_path) == []
+    assert read_run(tmp_path, "x").state in ("nothing saved", "stopped")
+    with pytest.raises(OSError, match=r"no regular file.*metrics.csv") if name == "metrics.csv" else nullcontext():
+        forget_after(tmp_path / "metrics.csv", 1, validated=True)
