@@ -163,7 +163,7 @@ from seq2seq.training import loggers
 def full(*a, **k): raise OSError(errno.ENOSPC, 'No space left on device')
 def fill(name):
     write = Path.write_text
-    Path.write_text = lambda path, *a, **k: (full if f'.{name}.' in path.name else write)(path, *a, **k)
+    Path.write_text = lambda path, *a, **k: (full if f'.{name}.' in path.parent.name else write)(path, *a, **k)
 """
 FULL_DISKS = {  # the write that fails, in a line of code, and the file that the error names
     "metrics": ("loggers.Table.save = full", "runs/run"),
