@@ -48,6 +48,11 @@ def claimed(output: Path, *, inside: bool = False) -> Iterator[Path]:
         unlock(work / _LOCK, remove=True)
 
 
+def is_abandoned(work: Path) -> bool:
+    """Return whether no process writes in a work folder and no later one can go on with what is in it."""
+    return holder_of(work / _LOCK) is None and not (work / PARTIAL).exists()
+
+
 @contextlib.contextmanager
 def draft_of(folder: Path, own: Collection[str] | None = None) -> Iterator[Path]:
     """Yield a folder to write to, which replaces the given one at the end of the block, or is removed after an error.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.drafts import WORK
+from seq2seq.drafts import WORK, is_abandoned
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.prepare import corpus_digests
@@ -21,7 +21,8 @@ from seq2seq.training.processes import agree
 from seq2seq.training.run_files import forget_after, is_untouched, point, write_text
 from seq2seq.training.run_state import NOTHING, checkpoint_name, state_of, step_of
 
-_DRAFTS = (f".*{WORK}", "checkpoints/*.tmp")
+_PLACES = ("", "checkpoints/", "translations/**/", "analysis/**/")  # not model/, which may hold large exports
+_DRAFTS = ("checkpoints/*.tmp", *(place + name for place in _PLACES for name in (WORK, f".*{WORK}")))
 _LOGS = ("metrics.csv", "loggers.json", "events.out.tfevents.*")  # of a run that was killed before it saved anything
 
 
@@ -106,7 +107,11 @@ def _take(folder: Path) -> None:
 
 def _remove(folder: Path, patterns: Iterable[str]) -> None:
     for path in [path for pattern in patterns for path in folder.glob(pattern)]:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if path.is_dir() and not path.is_symlink():
+            if is_abandoned(path):
+                shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def write_config(config: Config, folder: Path) -> None:

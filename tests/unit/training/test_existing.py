@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from seq2seq.errors import UserError
+from seq2seq.locks import lock, unlock
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
@@ -18,7 +19,7 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.early_checks import find_existing
 from seq2seq.training.lock import release_folder
 from seq2seq.training.run_files import best_value, read_run
-from seq2seq.training.run_folder import prepare_folder
+from seq2seq.training.run_folder import _take, prepare_folder
 
 
 @pytest.fixture
@@ -131,6 +132,22 @@ def test_a_run_that_saved_nothing_begins_anew_with_any_settings(
     assert (begun, checkpoint) == (folder, None)
     assert yaml.safe_load((folder / "config.yaml").read_text())["seed"] == 3
     assert {path.name for path in folder.rglob("*")} == {"checkpoints", "lock", "notes", "config.yaml"}
+
+
+def test_what_killed_processes_left_goes_at_any_depth_but_no_work_to_go_on_with(config: Config, tmp_path: Path) -> None:
+    folder = make_run(config, tmp_path, results=False, checkpoint=False)
+    places = (".", "checkpoints", "translations", "analysis", "analysis/deep")
+    left = [folder / place / name for place in places for name in (".x.seq2seq", ".seq2seq")]
+    kept = [folder / place for place in ("model/.x.seq2seq/new", "analysis/.y.seq2seq/partial", "analysis/x.seq2seq/a")]
+    written = folder / "translations/.z.seq2seq"
+    for path in (*(path / "new" for path in left), *kept):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    lock(written / "lock", "", "")
+    _take(folder)
+    release_folder(folder)
+    assert [path for path in (*left, written, *kept) if path.exists()] == [written, *kept]
+    unlock(written / "lock")
 
 
 def test_a_run_that_was_killed_before_its_settings_had_their_name_begins_anew(config: Config, tmp_path: Path) -> None:
