@@ -29,6 +29,7 @@ from seq2seq.text.batching import Batch
 from seq2seq.text.loading import training_feed
 from seq2seq.text.prepare import prepare
 from seq2seq.training.automatic import settle_numbers
+from seq2seq.training.processes import choose_devices
 from seq2seq.training.run import make_module
 
 RECORD, CHANGED = "record", "changed"
@@ -104,6 +105,7 @@ def costs(recipes: dict[str, list[str]], device: torch.device, folder: Path) -> 
     for recipe, settings in recipes.items():
         config = compose(settings)
         data = prepare(config.data, config.tokenizer)
+        choose_devices(config.trainer)
         settle_numbers(config, folder, data)
         L.seed_everything(config.seed, verbose=False)
         module = make_module(config, data, resumed=False).to(device)

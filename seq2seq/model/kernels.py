@@ -25,7 +25,6 @@ def uses_fused_kernel(queries: Tensor, keys: Tensor, weights: Weights) -> bool:
 
 
 @cache
-@torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType]
 def is_fused_kernels(weights: Weights) -> bool:
     """Return whether these weights are the fused kernel's: softmax, by the unchanged code of attention.py.
 
@@ -38,5 +37,6 @@ def is_fused_kernels(weights: Weights) -> bool:
         return False
     if not isinstance(function, ast.FunctionDef) or function.decorator_list:
         return False
-    code = ast.unparse(function.body[1:] if ast.get_docstring(function) else function.body)
+    statements = function.body[1:] if ast.get_docstring(function) else function.body
+    code = "".join(map(ast.unparse, statements))
     return hashlib.blake2b("".join(code.split()).encode(), digest_size=8).hexdigest() == SOFTMAX

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.kernels import is_fused_kernels
 from seq2seq.text.tokenizer import PAD
 
 BACKEND = "inductor"
@@ -47,6 +48,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     from torch._dynamo.exc import BackendCompilerFailed  # imported here: it imports the compiler, which few runs use
 
+    torch.compiler.assume_constant_result(is_fused_kernels.__wrapped__)  # it reads code, which is no tensor operation
     compute = torch.compile(function, backend=BACKEND, dynamic=True)
 
     @functools.wraps(function)
