@@ -205,7 +205,7 @@ def config_from_plain(schema: type[C], values: Mapping[str, Any]) -> C:
     try:
         merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(values)))
         settings = OmegaConf.to_object(merged)
-    except (OmegaConfBaseException, AssertionError, ValueError) as error:
+    except (OmegaConfBaseException, AssertionError, OverflowError, ValueError) as error:
         raise UserError(first_line(error)) from error
     assert isinstance(settings, schema)
     return settings

@@ -66,7 +66,7 @@ def test_a_pickle_instead_of_a_file_is_refused_unrun(forged: Path, tmp_path: Pat
         *[("search.beam", 10**9), ("model._target_", "os.system"), ("search._target_", "os.system")],
         ("model", {"d_model": {"$ref": "x"}}),
         *[("search.min_length", 10**5), ("search.max_length_offset", 10**5), ("search.max_length_ratio", 1000.0)],
-        *[("search.length_penalty", 1e300), ("search.mbr", 10_000)],
+        *[("search.length_penalty", 1e300), ("search.mbr", 10_000), ("model.dropout", 10**400)],
         *[("search.temperature", 1e300), ("search.batch_tokens", 10**9)],
         *[("search.seed", 10**30), ("search.top_k", 10**30), ("search.no_repeat_ngram", 10**30)],
         *[("search.length_penalty", float("nan")), ("search.top_p", float("inf")), ("search.beam", "5e9")],
