@@ -36,11 +36,9 @@ def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
     for path in paths:
         try:
             values = read_checkpoint(path)
-        except DamagedError as reason:
-            unusable.append((path, f"{path} is damaged ({reason})"))
-            continue
-        except UserError as reason:
-            unusable.append((path, str(reason)))
+        except (DamagedError, UserError) as error:
+            is_damaged = isinstance(error, DamagedError)
+            unusable.append((path, f"{path} is damaged ({error})" if is_damaged else str(error)))
             continue
         for broken, reason in unusable:
             again = f"{path.name}, the one before, and training {step_of(broken) - step_of(path)} updates again"

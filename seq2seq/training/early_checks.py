@@ -82,29 +82,25 @@ def find_existing(config: Config, runs: Path) -> bool:
     return False
 
 
-def is_done(config: Config, folder: Path) -> bool:
-    """Return whether a run has nothing left to do by these settings, and log it and how to extend the run."""
-    if state_of(folder, config) == COMPLETE:
-        step, limits = read_results(folder)["updates"], flatten(config)
-        more = f"{resume_command(folder)} trainer.max_steps={2 * step}"
-        more += "".join(f" {key}={off}" for key, off in _UNLIMITED.items() if limits[key])
-        log.info("%s is complete after %d updates: kept, not run again; to extend it, `%s`", folder, step, more)
-        return True
-    return False
-
-
-def require_more(config: Config, folder: Path, checkpoint: Path) -> None:
-    """Refuse to go on from a whole checkpoint after more updates than trainer.max_steps, unless the run is complete.
+def is_done(config: Config, folder: Path, checkpoint: Path | None = None) -> bool:
+    """Return whether a run has nothing left to do by these settings, and log it and how to extend the run.
 
     Raises:
-        UserError: the checkpoint has more updates.
+        UserError: the whole checkpoint that the run goes on from has more updates than trainer.max_steps.
     """
-    step, steps = step_of(checkpoint), config.trainer.max_steps
-    if steps != AUTO and step > steps and state_of(folder, config) != COMPLETE:
+    steps = config.trainer.max_steps
+    if state_of(folder, config) == COMPLETE:
+        updates, limits = read_results(folder)["updates"], flatten(config)
+        more = f"{resume_command(folder)} trainer.max_steps={2 * updates}"
+        more += "".join(f" {key}={off}" for key, off in _UNLIMITED.items() if limits[key])
+        log.info("%s is complete after %d updates: kept, not run again; to extend it, `%s`", folder, updates, more)
+        return True
+    if checkpoint is not None and steps != AUTO and step_of(checkpoint) > steps:
         raise UserError(
-            f"resume={folder}: the run has {step} updates already, trainer.max_steps={steps} is not "
+            f"resume={folder}: the run has {step_of(checkpoint)} updates already, trainer.max_steps={steps} is not "
             "more: give a larger one"
         )
+    return False
 
 
 def _require_same(config: Config, folder: Path) -> Config:

@@ -24,7 +24,7 @@ from seq2seq.training.checkpoint_files import describe_run
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.completion import TrainingEnd, complete_run
 from seq2seq.training.computation import recompute_layers
-from seq2seq.training.early_checks import is_done, require_more
+from seq2seq.training.early_checks import is_done
 from seq2seq.training.finetune import make_model
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_precision, rank, share_folder
@@ -56,10 +56,8 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     if (table := mixture_table(config, data)) is not None:
         console.print(table)
     ruled, updates_per_epoch = settle_numbers(config, folder, data)
-    if checkpoint is not None:  # again: max_steps is a number now
-        if is_done(config, folder):
-            return best_value(folder, config.training.monitor)
-        require_more(config, folder, checkpoint)
+    if checkpoint is not None and is_done(config, folder, checkpoint):  # again: max_steps is a number now
+        return best_value(folder, config.training.monitor)
     record = describe_run(config, corpus_digests(config.data) if rank() == 0 else {})  # process 0 writes it
     module = make_module(config, data, resumed=checkpoint is not None)
     trainer = make_trainer(config, folder, data, record, updates_per_epoch)

@@ -115,10 +115,10 @@ def _remove_untouched(folder: Path, is_resumed: bool) -> None:
 
 def read_metrics(folder: Path) -> list[dict[str, str]]:
     """Return the rows of a run's metrics.csv without truncated and damaged rows; none if there is no file to read."""
-    rows: list[dict[str, str]] = []
     with contextlib.suppress(OSError):
         rows = read_table(folder / "metrics.csv")[1]
-    return [row for row in rows if _step_of(row) is not None and _has_numbers(row)]
+        return [row for row in rows if _step_of(row) is not None and _has_numbers(row)]
+    return []
 
 
 def losses_by_update(folder: Path) -> dict[int, float]:

@@ -15,7 +15,7 @@ from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoint_files import describe_run, newest_checkpoint, require_same_run
 from seq2seq.training.checkpoints import RECORD, link
-from seq2seq.training.early_checks import require_more
+from seq2seq.training.early_checks import is_done
 from seq2seq.training.lock import is_held, lock_folder
 from seq2seq.training.processes import agree
 from seq2seq.training.run_files import forget_after, is_untouched, point, write_text
@@ -56,7 +56,7 @@ def _reopen(config: Config, folder: Path) -> Path:
     """Prepare a run's folder for resuming; return its checkpoint."""
     _take(folder)
     checkpoint, values = newest_checkpoint(folder)
-    require_more(config, folder, checkpoint)
+    is_done(config, folder, checkpoint)  # refused before anything is written
     record = values[RECORD]
     require_same_run(folder, record, describe_run(config, corpus_digests(config.data)))
     config.name = folder.name
@@ -107,11 +107,10 @@ def _take(folder: Path) -> None:
 
 def _remove(folder: Path, patterns: Iterable[str]) -> None:
     for path in [path for pattern in patterns for path in folder.glob(pattern)]:
-        if path.is_dir() and not path.is_symlink():
-            if is_abandoned(path):
-                shutil.rmtree(path)
-        else:
+        if not path.is_dir() or path.is_symlink():
             path.unlink(missing_ok=True)
+        elif is_abandoned(path):
+            shutil.rmtree(path)
 
 
 def write_config(config: Config, folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 
+_CHECKPOINT = re.compile(r"step=\d+\.ckpt|best-step=\d+-")
 COMPLETE, STOPPED, RUNNING, NOTHING = "complete", "stopped", "running", "nothing saved"
 
 
@@ -68,18 +69,19 @@ def checkpoint_name(step: int) -> str:
     return f"step={step:07d}.ckpt"
 
 
-def list_checkpoints(folder: Path, *, also_damaged: bool = False) -> list[Path]:
-    """Return the last checkpoints of a run, the oldest first; also_damaged, also what is no file or is empty."""
-    paths = [path for path in folder.glob("step=*.ckpt") if path.stem.removeprefix("step=").isdecimal()]
-    return sorted([path for path in paths if also_damaged or _has_bytes(path)], key=step_of)
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the last checkpoints of a run, the oldest first."""
+    return [path for path in reversed(list_resumable(folder)) if path.name.startswith("step=")]
 
 
 def list_resumable(folder: Path, *, also_damaged: bool = False) -> list[Path]:
-    """Return the last and the best checkpoints, the one with the most updates first, and of equal ones the last."""
-    best = [path for path in folder.glob("best-step=*.ckpt") if re.match(r"best-step=\d+-", path.name)]
-    best = [path for path in best if also_damaged or _has_bytes(path)]
-    last = list_checkpoints(folder, also_damaged=also_damaged)
-    return sorted([*reversed(last), *best], key=step_of, reverse=True)
+    """Return the last and the best checkpoints, the one with the most updates first, and of equal ones the last.
+
+    What is no file or is empty is left out unless also_damaged.
+    """
+    paths = [path for path in folder.glob("*.ckpt") if _CHECKPOINT.match(path.name)]
+    found = [path for path in paths if also_damaged or _has_bytes(path)]
+    return sorted(found, key=lambda path: (step_of(path), path.name), reverse=True)
 
 
 def _has_bytes(path: Path) -> bool:

@@ -81,7 +81,7 @@ def run(bundle_folder: Path, tmp_path: Path) -> Path:
         module = TranslationModule(
             model, settings, vocabulary=json.loads((folder / "model/config.json").read_text())["tokenizer_sha256"][:16]
         )
-        checkpoint = {"state_dict": module.state_dict(), RECORD: {}}
+        checkpoint = {"state_dict": module.state_dict(), RECORD: {"corpora": {}, "settings": {}}}
         module.on_save_checkpoint(checkpoint)
         torch.save(checkpoint, folder / f"checkpoints/{name}.ckpt")
     return folder
@@ -123,7 +123,7 @@ def test_checkpoints_that_cannot_be_averaged_are_named(run: Path, tmp_path: Path
     good["belongs_to"]["d_ff"] = 48
     torch.save(good, newest)
     refused(2, r"step=0000006.ckpt has d_ff=48, but .*run/model has 40: only models of the same sizes")
-    torch.save({RECORD: {}, "state_dict": {}}, newest)
+    torch.save({RECORD: {"corpora": {}, "settings": {}}, "state_dict": {}}, newest)
     refused(2, r"step=0000006.ckpt cannot be read \(it holds no weights\)")
     newest.write_bytes(b"damaged")
     refused(2, r"step=0000006.ckpt cannot be read \(.*\): restore it")

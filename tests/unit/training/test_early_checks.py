@@ -14,7 +14,7 @@ from saved_runs import make_run
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
-from seq2seq.training.early_checks import has_gpu_driver, is_done, refuse_early, require_more
+from seq2seq.training.early_checks import has_gpu_driver, is_done, refuse_early
 
 
 def resumed(folder: Path, max_steps: int) -> Config:
@@ -87,7 +87,7 @@ def test_fewer_updates_than_there_are_are_refused(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "half", updates=(4, 6))
     message = r"half: the run has 6 updates already, trainer.max_steps=5 is not more: give a larger one"
     with pytest.raises(UserError, match=message):
-        require_more(resumed(folder, 5), folder, folder / "checkpoints/step=0000006.ckpt")
+        is_done(resumed(folder, 5), folder, folder / "checkpoints/step=0000006.ckpt")
 
 
 def test_refusing_imports_neither_pytorch_nor_lightning() -> None:
