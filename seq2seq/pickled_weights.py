@@ -65,8 +65,6 @@ def _check_archive(archive: zipfile.ZipFile, path: Path, size: int) -> None:
             raise UserError(f"{path} holds {in_short(entry.filename)} of {entry.file_size} bytes, packed: it is forged")
     if (total := sum(entry.file_size for entry in entries)) > size:
         raise UserError(f"{path} holds {total} bytes in {size}: it is forged")
-    if len({entry.filename for entry in entries}) < len(entries):
-        raise DamagedError("two records have the same name")
     for entry in entries:  # zipfile checks no checksum of a shortened record, and PyTorch reads nothing of a folder
         if entry.compress_size != entry.file_size or entry.external_attr & _FOLDER:
             raise DamagedError(f"wrong size or kind of {in_short(entry.filename)}")

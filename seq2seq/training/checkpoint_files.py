@@ -37,8 +37,7 @@ def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
         try:
             values = read_checkpoint(path)
         except (DamagedError, UserError) as error:
-            is_damaged = isinstance(error, DamagedError)
-            unusable.append((path, f"{path} is damaged ({error})" if is_damaged else str(error)))
+            unusable.append((path, str(error) if isinstance(error, UserError) else f"{path} is damaged ({error})"))
             continue
         for broken, reason in unusable:
             again = f"{path.name}, the one before, and training {step_of(broken) - step_of(path)} updates again"

@@ -49,9 +49,8 @@ def _is_spent(config: Config | None, results: dict[str, Any]) -> bool:
 def read_results(folder: Path) -> dict[str, Any]:
     """Return the values of results.json that say what a run did; none if the file is absent or damaged."""
     try:
-        if not (folder / "results.json").is_file():  # a pipe would wait
-            return {}
-        facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        path = folder / "results.json"
+        facts = json.loads(path.read_text(encoding="utf-8") if path.is_file() else "")  # a pipe would wait
         return {
             "updates": int(facts["updates"]),
             "training_seconds": float(facts["training_seconds"]),
@@ -79,9 +78,12 @@ def list_resumable(folder: Path, *, also_damaged: bool = False) -> list[Path]:
 
     What is no file or is empty is left out unless also_damaged.
     """
-    paths = [path for path in folder.glob("*.ckpt") if _CHECKPOINT.match(path.name)]
-    found = [path for path in paths if also_damaged or _has_bytes(path)]
-    return sorted(found, key=lambda path: (step_of(path), path.name), reverse=True)
+    paths = (path for path in folder.glob("*.ckpt") if also_damaged or _has_bytes(path))
+    return sorted(
+        [path for path in paths if _CHECKPOINT.match(path.name)],
+        key=lambda path: (step_of(path), path.name),
+        reverse=True,
+    )
 
 
 def _has_bytes(path: Path) -> bool:
