@@ -121,6 +121,10 @@ class TokenizerConfig:
     vocab_size: IntOrAuto = AUTO  # subwords; auto: 2,000 to 32,000 by the number of training pairs
     byte_fallback: bool = True  # unseen characters become bytes instead of UNK
     character_coverage: float = 0.9999  # share of the text's characters that get a subword of their own
+    # characters that get a subword of their own whatever the text has; auto: digits, letters of Europe's Latin
+    # alphabets, and symbols of keyboards and typography if vocab_size is 4,000 or more, else none
+    required_characters: str = AUTO
+    split_digits: bool = True  # whether each digit is a subword, so that a number never seen is spelt with known ones
     input_sentence_size: int = 1_000_000  # sentences that the vocabulary is learnt from, sampled from the text
     # words that stay one subword, such as the tag <bt> of synthetic sources; no translation contains these words
     user_symbols: list[str] = field(default_factory=list)
@@ -131,6 +135,14 @@ class TokenizerConfig:
         check_choices("tokenizer.", self, type=("unigram", "bpe"))
         require(self.joint or self.model is None, f"tokenizer.model={self.model} is trained: leave out tokenizer.joint")
         check_ranges("tokenizer.", self, vocab_size=(8, 2**31 - 1), input_sentence_size=(1, math.inf))
+        characters = "" if self.required_characters == AUTO else self.required_characters
+        require(
+            len(set(characters)) == len(characters)
+            and is_normalized("NFC", characters)
+            and not re.search(r"[\s▁]", characters),
+            f"tokenizer.required_characters={characters!r} must be distinct characters in Unicode's form NFC, without "
+            "white space and ▁",
+        )
         coverage = self.character_coverage
         require(
             0.98 <= coverage <= 1, f"tokenizer.character_coverage={coverage} not in [0.98, 1], SentencePiece's range"

@@ -3,7 +3,8 @@
 import io
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -12,6 +13,7 @@ import sentencepiece
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
+from seq2seq.settings.rules import AUTO
 from seq2seq.text.normalise import CONTROLS, normalise, one_line, replace_surrogates
 from seq2seq.text.subword_sampling import Sampler
 
@@ -22,6 +24,12 @@ UNPRODUCIBLE_IDS = (PAD, UNK, BOS)  # no translation contains them
 _LANGUAGE = re.compile(r"(>>.*?<<)?(.*)", re.DOTALL)  # the target language at the beginning of a text, and the rest
 _NUM_THREADS = 4  # fixed: the sums of unigram training, and so the model's bytes, depend on this number
 _SEED = 1  # of the sample of sentences
+_REQUIRED_FROM = 4000  # subwords of the smallest vocabulary that gets the characters below
+_REQUIRED = (
+    "".join(map(chr, range(0x21, 0x7F)))  # of a keyboard
+    + "".join(chr(code) for code in range(0xA1, 0x180) if normalise(chr(code)) == chr(code) and chr(code) != "\xad")
+    + "ȘșȚțẞ“”„‟‘’‚‛‹›–—―…•†‡‰′″‽€₹₽₿№™←↑→↓↔⇒⇐−√∞≈≠≤≥∂∑πΩ▪▸►●○★☆☐☑✓✔✗✘♥♦♪"
+)  # fmt: skip
 _MAX_BYTES = 1 << 20  # of one sentence; longer ones are left out of the tokenizer's training
 _QUIET = 2  # log errors only
 
@@ -216,16 +224,17 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     Raises:
         UserError: there is no text, or the vocabulary is larger than the texts can fill or smaller than they need.
     """
-    model = io.BytesIO()
-    failures: list[Exception] = []  # errors of reading texts; SentencePiece would turn each into a RuntimeError
+    model, sample = io.BytesIO(), _sample(filter(None, texts), config.input_sentence_size)
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_feed(texts, config.input_sentence_size, failures),
+            sentence_iterator=iter(sample),
             model_writer=model,
             model_type=config.type,
             vocab_size=config.vocab_size,
             byte_fallback=config.byte_fallback,
             character_coverage=config.character_coverage,
+            required_chars=required_characters(config),
+            split_digits=config.split_digits,
             shuffle_input_sentence=False,  # SentencePiece's own sampling differs from process to process
             max_sentence_length=_MAX_BYTES,
             normalization_rule_name="identity",
@@ -238,19 +247,24 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
             minloglevel=_QUIET,
         )
     except RuntimeError as error:
-        if failures:
-            raise failures[0] from None
-        raise _explain(str(error), config) from error
+        failure = _explain(str(error), config)
+        if isinstance(failure, VocabularySizeError):
+            nearest = replace(config, vocab_size=failure.nearest)
+            if required_characters(nearest) != required_characters(config):  # without them, fewer subwords fit
+                try:
+                    train_tokenizer(sample, nearest)
+                except VocabularySizeError as smaller:
+                    failure = _too_large(config, smaller.nearest)
+        raise failure from error
     return Tokenizer(model.getvalue())
 
 
-def _feed(texts: Iterable[str], size: int, failures: list[Exception]) -> Iterator[str]:
-    """Yield a sample of the texts to learn from; add an error of reading texts to failures."""
-    try:
-        yield from _sample(filter(None, texts), size)
-    except Exception as error:
-        failures.append(error)
-        raise
+def required_characters(config: TokenizerConfig) -> str:
+    """Return the characters that a vocabulary of config.vocab_size ids has whatever its text."""
+    if config.required_characters != AUTO:
+        return config.required_characters
+    assert config.vocab_size != AUTO
+    return _REQUIRED if config.vocab_size >= _REQUIRED_FROM else ""
 
 
 def _sample(texts: Iterable[str], size: int) -> list[str]:
@@ -264,16 +278,22 @@ def _sample(texts: Iterable[str], size: int) -> list[str]:
     return sample
 
 
+def _too_large(config: TokenizerConfig, nearest: int) -> VocabularySizeError:
+    size = f"tokenizer.vocab_size={config.vocab_size}"
+    return VocabularySizeError(
+        f"{size} is larger than the training text can fill: set it to at most {nearest}", nearest
+    )
+
+
 def _explain(error: str, config: TokenizerConfig) -> UserError:
     """Return an error of SentencePiece's trainer with a message that names our settings."""
     size = f"tokenizer.vocab_size={config.vocab_size}"
     if match := re.search(r"value <= (\d+)", error):
-        message = f"{size} is larger than the training text can fill: set it to at most {match[1]}"
-        return VocabularySizeError(message, int(match[1]))
+        return _too_large(config, int(match[1]))
     if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
         message = (
             f"{size} does not even hold the single characters: set it to at least {match[1]} "
-            f"or lower tokenizer.character_coverage={config.character_coverage}"
+            f"or lower tokenizer.character_coverage={config.character_coverage} and tokenizer.required_characters"
         )
         return VocabularySizeError(message, int(match[1]))
     if "sentences_.empty()" in error:

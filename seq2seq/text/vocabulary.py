@@ -20,6 +20,7 @@ from seq2seq.text.tokenizer import (
     UNPRODUCIBLE_IDS,
     Tokenizer,
     VocabularySizeError,
+    required_characters,
     train_tokenizer,
 )
 
@@ -195,8 +196,10 @@ def _train(texts: Callable[[], Iterable[str]], config: TokenizerConfig, automati
     """Train a tokenizer; replace an `auto` size that the texts do not allow by the nearest size that they allow."""
     if config.vocab_size != AUTO:
         return train_tokenizer(texts(), config)
+    config = replace(config, vocab_size=automatic_size)
+    config = replace(config, required_characters=required_characters(config))
     try:
-        return train_tokenizer(texts(), replace(config, vocab_size=automatic_size))
+        return train_tokenizer(texts(), config)
     except VocabularySizeError as error:
         return train_tokenizer(texts(), replace(config, vocab_size=error.nearest))
 

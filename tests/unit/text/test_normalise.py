@@ -27,8 +27,31 @@ def test_normalised_text_is_nfc_single_spaced_encodable_and_stays_so(text: str):
         ("👨\u200d👩\u200d👧", "👨\u200d👩\u200d👧"),
         ("e\u200b\u0301", "é"),
         ("a\udce9", "a\ufffd"),
+        ("The ﬁrst ﬂoor, oﬃce ﬀ ﬄ ﬅ ﬆ", "The first floor, office ff ffl st st"),
+        ("Ａｂ１２：（￡）　ｎｅｗ", "Ab12:(£) new"),
+        ("𝐁𝐨𝐥𝐝 𝑤ℎ𝑎𝑡 𝟙𝟚 𝓯𝓪𝓷𝓬𝔂", "Bold what 12 fancy"),
+        ("ĲSSEL ŀ ſ ǆ ｶﾞ", "IJSSEL l· s dž ガ"),
+        ("a\u061c\u3164\u180e\u034f\u2800b", "ab"),
+        ("a\ufe0f b\ufe0e 1\ufe0f \ufe0f", "a b 1"),
+        ("❤\ufe0f 1\ufe0f\u20e3 ©\ufe0f ☺\ufe0e", "❤\ufe0f 1\ufe0f\u20e3 ©\ufe0f ☺\ufe0e"),
+        ("x² ½ ™ … № ℃ µ ª º ① ⅷ ﷺ", "x² ½ ™ … № ℃ µ ª º ① ⅷ ﷺ"),
     ],
-    ids=["letters", "spaces", "invisible", "joiners stay", "accent after invisible", "half a surrogate pair"],
+    ids=[
+        "letters",
+        "spaces",
+        "invisible",
+        "joiners stay",
+        "accent after invisible",
+        "half a surrogate pair",
+        "ligatures",
+        "full width",
+        "mathematical alphabets",
+        "digraphs and half width",
+        "more invisible",
+        "stray selectors",
+        "selectors of emoji",
+        "other compatibility characters stay",
+    ],
 )
 def test_each_sentence_has_one_form(text: str, expected: str):
     assert normalise(text) == expected
@@ -36,3 +59,14 @@ def test_each_sentence_has_one_form(text: str, expected: str):
 
 def test_one_line_keeps_everything_but_white_space():
     assert one_line(" e\u0301 \n\u200b▁ ") == "e\u0301 \u200b▁"
+
+
+def test_variants_of_letters_and_digits_become_plain_and_other_characters_stay():
+    for code in (*range(0x80, 0xD800), *range(0xE000, 0x20000)):
+        character = chr(code)
+        category, tag = unicodedata.category(character)[0], unicodedata.decomposition(character).partition(" ")[0]
+        result = normalise(f"a{character}a")[1:-1]
+        if tag in ("<wide>", "<narrow>", "<font>") and category in "LN" and character not in "ℹ\uffa0":
+            assert result == unicodedata.normalize("NFKC", character), hex(code)
+        elif category in "LNS" and character != "▁" and tag not in ("<wide>", "<narrow>", "<font>", "<compat>"):
+            assert result in ("", unicodedata.normalize("NFC", character)), hex(code)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.normalise import normalise
-from seq2seq.text.tokenizer import BOS, EOS, PAD, SPECIAL_IDS, UNK, Tokenizer, train_tokenizer
+from seq2seq.text.tokenizer import BOS, EOS, PAD, SPECIAL_IDS, UNK, Tokenizer, required_characters, train_tokenizer
 from seq2seq.text.vocabulary import load_tokenizers
 
 
@@ -128,6 +128,30 @@ def test_a_vocabulary_too_large_or_too_small_names_the_setting_and_a_size_that_w
         if size > nearest:
             with pytest.raises(UserError, match=f"at most {nearest}$"):
                 train_tokenizer(TEXTS, config(type=kind, vocab_size=nearest + 1))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_required_characters_and_digits_are_subwords_whatever_the_text_has(kind: str):
+    tokenizer = train_tokenizer(TEXTS, config(type=kind, required_characters="→ſŁ7"))
+    assert all(len(ids) <= 2 for ids in tokenizer.encode(list("→Ł7")))  # the character, perhaps after a space
+    years = ["en 1998, 1998 y 19 1998 19"] * 99
+    for splits in (True, False):
+        learnt = train_tokenizer(TEXTS + years, config(type=kind, split_digits=splits, vocab_size=450))
+        tokens = learnt.tokens(range(learnt.vocab_size))
+        assert any(len(re.sub(r"[^0-9]", "", token)) > 1 and "<" not in token for token in tokens) is not splits
+
+
+def test_only_a_large_vocabulary_has_the_characters_of_keyboards_and_europe_by_itself():
+    assert required_characters(config(vocab_size=3999)) == ""
+    characters = required_characters(config(vocab_size=4000))
+    assert set("09azAZ@~€“”…—•→ñÑØøŁłŠšßżŐğİșœ½²ºª™✓") <= set(characters)
+    assert all(normalise(character) == character for character in characters)
+
+
+@pytest.mark.parametrize("characters", ["aa", "a b", "▁", "e\u0301"])
+def test_required_characters_are_distinct_normal_and_no_space(characters: str):
+    with pytest.raises(UserError, match=r"^tokenizer\.required_characters="):
+        config(required_characters=characters)
 
 
 def test_no_text_to_learn_from_is_refused():
