@@ -91,14 +91,14 @@ def repair(
     segments, found = list(segments), list(found)
     for i in open_ended:
         segments[i] = _with_text(segments[i], f"{segments[i].text}.", tokenizers.source)
-    closed = _search_each([segments[i] for i in open_ended], request, search)
+    closed = search_each([segments[i] for i in open_ended], request, search)
     for i, better in zip(open_ended, closed, strict=True):
         found[i] = better or found[i]
     taken, mended, markups = list(segments), list(found), dict[int, Markup[str]]()
 
     def search_again(chosen: Mapping[int, Segment], request: SearchRequest = request) -> None:
         chosen = {i: segment for i, segment in chosen.items() if segment.source.ids}
-        for i, better in zip(chosen, _search_each(list(chosen.values()), request, search), strict=True):
+        for i, better in zip(chosen, search_each(list(chosen.values()), request, search), strict=True):
             if better:
                 taken[i], mended[i] = chosen[i], better
 
@@ -133,7 +133,7 @@ def repair(
         has_words = bool(taken[i].source.ids)
         ways = align([taken[i]] * len(hypotheses), hypotheses) if align and has_words else [None] * len(hypotheses)
         texts = [
-            _put_back(markup, text if has_words else "", way) for (_, text), way in zip(mended[i], ways, strict=True)
+            put_back(markup, text if has_words else "", way) for (_, text), way in zip(mended[i], ways, strict=True)
         ]
         mended[i] = list(zip(hypotheses, texts, strict=True))
     for i in open_ended:
@@ -141,7 +141,7 @@ def repair(
     return mended
 
 
-def _search_each(segments: Sequence[Segment], request: SearchRequest, search: Search) -> list[Found]:
+def search_each(segments: Sequence[Segment], request: SearchRequest, search: Search) -> list[Found]:
     """Search all segments together or, if one of them cannot be searched, each alone; such a one has no translation."""
     if not segments:
         return []
@@ -150,7 +150,7 @@ def _search_each(segments: Sequence[Segment], request: SearchRequest, search: Se
     except UserError:  # a text is too short for its phrases, or no n-gram is left
         if len(segments) == 1:
             return [[]]
-    return [one for segment in segments for one in _search_each([segment], request, search)]
+    return [one for segment in segments for one in search_each([segment], request, search)]
 
 
 def _without_marks(text: str, tokenizer: Tokenizer) -> str:
@@ -205,7 +205,7 @@ def _with_text(segment: Segment, text: str, tokenizer: Tokenizer) -> Segment:
     return replace(segment, text=text, source=replace(segment.source, ids=[*tag, *ids] if ids else []))
 
 
-def _put_back(markup: Markup[str], translation: str, alignment: Alignment | None) -> str:
+def put_back(markup: Markup[str], translation: str, alignment: Alignment | None) -> str:
     """Return the translation with what was taken out, in its order, as words of their own or before punctuation."""
     places = [place(markup.marked, translation, way) for way in (alignment, None)]
     in_order = next(

@@ -19,6 +19,8 @@ from seq2seq.interface import (
 )
 from seq2seq.segments import number_words, split_text
 from seq2seq.settings.bundle import Calibration
+from seq2seq.text.masks import Masked
+from seq2seq.text.normalise import one_line
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.words import align_words
@@ -28,6 +30,7 @@ STRETCH = 1.5  # a sentence may have this many times trained_length tokens (docs
 
 log = logging.getLogger(__name__)
 Alignment = list[tuple[int, int]]
+NOTHING_MASKED = Masked("")
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,11 @@ class Segment:
     """The unit that the model translates: a text or, if the text is too long, a sentence or a part of a sentence."""
 
     text_index: int
-    text: str
+    text: str  # with symbols in place of the strings that are masked
     source: Source
     tag_length: int = 0  # leading ids of the text's tag, which is not in this segment's text
     is_first: bool = True  # whether the segment is the first of its text
+    masked: Masked = NOTHING_MASKED
 
 
 def as_text(text: object, number: int) -> Text:
@@ -77,31 +81,48 @@ class Segmenter:
             UserError: a phrase is empty, or a text with phrases has more than MAX_SOURCE_TOKENS tokens.
         """
         segments, target = [], self._tokenizer.target
-        encoded = self._tokenizer.source.encode([text.text for text in texts])
-        for index, (text, ids) in enumerate(zip(texts, encoded, strict=True)):
+        whole = [self._tokenizer.mask(text.text) for text in texts]
+        encoded = self._tokenizer.source.encode([masked.text for masked in whole])
+        for index, (text, masked, ids) in enumerate(zip(texts, whole, encoded, strict=True)):
             line = first_line + index
-            parts, tag_length = self._cut(text, ids, line)
+            parts, tag_length = self._cut(masked, ids, line, has_phrases=bool(text.phrases))
             for number, (part, part_ids) in enumerate(parts):
-                phrases = [*text.phrases, *(glossary.translations(part) if glossary else ())]
-                prefix = target.encode([text.prefix])[0] if text.prefix and number == 0 else []
-                source = Source(part_ids, prefix, encode_phrases(phrases, target), key=(line << 16) + number)
-                segments.append(Segment(index, part, source, tag_length, number == 0))
+                phrases = [*text.phrases, *(glossary.translations(part.text) if glossary else ())]
+                required = encode_phrases(list(map(part.apply, phrases)), target)
+                prefix = target.encode([part.apply(text.prefix)])[0] if text.prefix and number == 0 else []
+                source = Source(part_ids, prefix, required, key=(line << 16) + number)
+                segments.append(Segment(index, part.text, source, tag_length, number == 0, part))
         return segments
 
-    def _cut(self, text: Text, ids: list[int], line: int) -> tuple[list[tuple[str, list[int]]], int]:
+    def _cut(
+        self, masked: Masked, ids: list[int], line: int, *, has_phrases: bool
+    ) -> tuple[list[tuple[Masked, list[int]]], int]:
         """Return a text's segments with their ids, and the number of leading ids that are the text's tag."""
-        if len(ids) <= self._whole or (text.phrases and len(ids) <= MAX_SOURCE_TOKENS):
-            return ([(text.text, ids)] if ids else []), 0
-        if text.phrases:
+        side, most = self._tokenizer.source, len(self._tokenizer.source.mask_ids)
+        if has_phrases and len(masked.strings) > most:
+            masked = masked.part(masked.text, most)
+            (ids,) = side.encode([masked.text])
+        is_short = len(ids) <= self._whole and len(masked.strings) <= most
+        if is_short or (has_phrases and len(ids) <= MAX_SOURCE_TOKENS):
+            return ([(masked, ids)] if ids else []), 0
+        if has_phrases:
             raise UserError(f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it")
-        side = self._tokenizer.source
-        tag, words = _split_tag(" ".join(text.text.split()), side)
+        tag, words = _split_tag(" ".join(masked.text.split()), side)
         (tag_ids,) = side.encode([tag])
         if not words or len(tag_ids) >= self._longest:
             tag_ids, words = [], f"{tag} {words}".strip()
         limit = self._longest - len(tag_ids)
-        parts = split_text(words, limit, lambda texts: [len(ids) for ids in side.encode(texts)])
-        encoded = [(part, [*tag_ids, *ids]) for part, ids in zip(parts, side.encode(parts), strict=True) if ids]
+
+        def lengths(texts: Sequence[str]) -> list[int]:
+            """Count tokens; more strings than can be masked count as too many tokens."""
+            rows, cost = side.encode(texts), limit / most if masked.strings else 0
+            return [max(len(row), int(cost * text.count("⟨"))) for row, text in zip(rows, texts, strict=True)]
+
+        parts = [masked.part(part, most) for part in split_text(words, limit, lengths)]
+        if sum(len(part.strings) for part in parts) < len(masked.strings):  # a symbol was cut
+            parts = [masked.part(words, most)]
+        rows = side.encode([part.text for part in parts])
+        encoded = [(part, [*tag_ids, *ids]) for part, ids in zip(parts, rows, strict=True) if ids]
         if len(ids) > MAX_SOURCE_TOKENS:
             message = "line %d has %d tokens, more than %d: cut into %d segments"
             log.warning(message, line, len(ids), MAX_SOURCE_TOKENS, len(encoded))
@@ -186,13 +207,20 @@ def align_text(
     joined, words_before = [], 0
     first_words = [0] * len(segments)
     if len(segments) > 1 or any(segment.tag_length for segment in segments):
-        first_words = number_words(" ".join(text.split()), [segment.text for segment in segments])
+        masked = tokenizer.mask(text)
+        unmasked = [one_line(segment.masked.restore(segment.text)) for segment in segments]
+        first_words = number_words(one_line(masked.restore(masked.text)), unmasked)
     for segment, ids, token_scores, first_word in zip(segments, hypotheses, scores, first_words, strict=True):
         rows = [row[segment.tag_length :] for row in token_scores.attention or []]
         source = tokenizer.source.tokens(segment.source.ids[segment.tag_length :])
         target = tokenizer.target.tokens(ids)
-        joined += [(first_word + src, words_before + tgt) for src, tgt in align_words(source, target, rows)]
-        words_before += len(tokenizer.target.decode([list(ids)])[0].split())
+        (decoded,) = tokenizer.target.decode([list(ids)])
+        number = segment.masked.word_number
+        joined += [
+            (first_word + number(segment.text, src), words_before + number(decoded, tgt))
+            for src, tgt in align_words(source, target, rows)
+        ]
+        words_before += len(segment.masked.restore(decoded).split())
     return joined
 
 

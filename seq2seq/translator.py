@@ -23,7 +23,8 @@ from seq2seq.interface import (
     require_iterable,
     require_strings,
 )
-from seq2seq.repair import Found, in_usual_case, is_in_capitals, repair
+from seq2seq.kept import keep
+from seq2seq.repair import Found, Search, in_usual_case, is_in_capitals, repair
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.search import SearchConfig, change_search
@@ -266,11 +267,13 @@ class Translator:
             segments = self._segmenter.segments(texts, request.glossary, first_line)
             report(len(part) - sum(segment.is_first for segment in segments))  # texts without words are done
             found = self._search(segments, request, banned, report)
+            has_phrases, again = self._has_phrases(request), self._search_again(banned, report)
+            found = keep(segments, found, request, again, target, has_phrases=has_phrases)
             if repairs:
                 found = self._repair(segments, found, request, banned, report)
             of_text: list[list[Found]] = [[] for _ in part]
             for segment, of_segment in zip(segments, found, strict=True):
-                of_text[segment.text_index].append(of_segment)
+                of_text[segment.text_index].append([(one, segment.masked.restore(text)) for one, text in of_segment])
             joined = [join(parts, target, settings.length_penalty, self.calibration) for parts in of_text]
             ranked = list(map(least_risky, joined)) if settings.mbr else joined
             ranked = ranked if settings.sampling else list(map(without_repeats, ranked))
@@ -315,8 +318,11 @@ class Translator:
         segments = _by_text(self._segmenter.segments(texts), len(texts))
         segments = [of_text or [Segment(index, "", Source([]))] for index, of_text in enumerate(segments)]
         hypotheses = [
-            target.encode(split_to_match(translation, [len(segment.source.ids) for segment in of_text]))
-            for of_text, translation in zip(segments, translations, strict=True)
+            target.encode([segment.masked.apply(part) for segment, part in zip(of_text, parts, strict=True)])
+            for of_text, parts in (
+                (of_text, split_to_match(translation, [len(segment.source.ids) for segment in of_text]))
+                for of_text, translation in zip(segments, translations, strict=True)
+            )
         ]
         scores = self._score(segments, hypotheses, settings.batch_tokens, has_attention=align)
         return [
@@ -359,9 +365,6 @@ class Translator:
     ) -> list[Found]:
         """Return the translations, with better ones where the best one of a segment has a fault."""
 
-        def search(again: Sequence[Segment], changed: SearchRequest) -> list[Found]:
-            return self._search(again, changed, banned, lambda _: report(0))
-
         def align(aligned: Sequence[Segment], hypotheses: Sequence[Hypothesis]) -> list[Alignment]:
             ids = [one.ids for one in hypotheses]
             scores = self._score(
@@ -373,10 +376,18 @@ class Translator:
             ]
 
         return repair(
-            segments, found, request, search, align if self.can_align else None, self.tokenizer, self.tgt_lang,
-            has_phrases=not request.settings.early_stopping and isinstance(self.engine, ScoringEngine),
-            keeps=not request.align,
+            segments, found, request, self._search_again(banned, report), align if self.can_align else None,
+            self.tokenizer, self.tgt_lang, has_phrases=self._has_phrases(request), keeps=not request.align,
         )  # fmt: skip
+
+    def _search_again(self, banned: list[list[int]], report: Callable[[int], object]) -> Search:
+        return lambda segments, request: self._search(segments, request, banned, lambda _: report(0))
+
+    def _has_phrases(self, request: SearchRequest) -> bool:
+        """Return whether this engine can search with required phrases, which some settings exclude."""
+        settings = request.settings
+        is_plain = not settings.early_stopping and not settings.sampling
+        return is_plain and isinstance(self.engine, ScoringEngine)
 
     def _score(
         self,

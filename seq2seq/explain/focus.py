@@ -24,7 +24,7 @@ def find_focus(translator: Translator, sources: Sequence[str], hypotheses: Seque
     if not (isinstance(engine, ScoringEngine) and engine.can_align):
         raise UserError("this model shows no attention to the source: leave out --model, or give another one")
     tokenizer = translator.tokenizer
-    src, tgt = tokenizer.source.encode(sources), tokenizer.target.encode(hypotheses)
+    src, tgt = tokenizer.encode_given(sources, hypotheses)
     read = [i for i, pair in enumerate(zip(src, tgt, strict=True)) if all(0 < len(ids) <= MAX_TOKENS for ids in pair)]
     measures: list[Focus | None] = [None] * len(sources)
     batch_tokens = translator.search.batch_tokens

@@ -121,8 +121,7 @@ def rank_heads(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list
         UserError: a text is empty, or the translator does not have one Transformer and the PyTorch engine.
     """
     _, model = require_transformer(translator)
-    sides = translator.tokenizer
-    sources, targets = sides.source.encode([src for src, _ in pairs]), sides.target.encode([tgt for _, tgt in pairs])
+    sources, targets = translator.tokenizer.encode_given([src for src, _ in pairs], [tgt for _, tgt in pairs])
     if not all(sources) or not all(targets):
         raise UserError("a sentence or its translation is empty: give both with words")
 
@@ -189,7 +188,7 @@ def _hiding(usual: Callable[[Tensor], Tensor], hidden: Sequence[int]) -> Callabl
 def _subwords_of_word(translator: Translator, source: str, number: int) -> list[int]:
     """Return the positions of the subwords of a source's word, which is counted from 1."""
     tokenizer = translator.tokenizer.source
-    ids = [*tokenizer.encode([source])[0], EOS]
+    ids = [*tokenizer.encode([translator.tokenizer.mask(source).text])[0], EOS]
     words = words_of(ids, tokenizer, {len(ids) - 1})[:-1]
     if not 1 <= number <= len(words):
         raise UserError(f"source.{number}: the sentence has words 1 to {len(words)}")

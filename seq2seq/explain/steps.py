@@ -166,7 +166,7 @@ def beam_steps(translator: Translator, source: str, settings: SearchConfig | Non
         steps.append({"candidates": described})
         beam[:] = [identifier for identifier, candidate in enumerate(candidates, first) if candidate.is_live]
 
-    ids = encode_sentence(translator.tokenizer.source, source, "sentence")
+    ids = encode_sentence(translator.tokenizer.source, translator.tokenizer.mask(source).text, "sentence")
     banned = [[symbol] for symbol in tokenizer.user_symbols.values()]
     engine.search_steps(Source(ids, key=1 << 16), settings, record, banned)
     return {

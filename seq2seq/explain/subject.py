@@ -55,9 +55,10 @@ def make_subject(
     """
     require_engine(translator)
     tokenizer = translator.tokenizer
-    src = encode_sentence(tokenizer.source, source, "sentence")
+    masked = tokenizer.mask(source)
+    src = encode_sentence(tokenizer.source, masked.text, "sentence")
     if target is not None:
-        tgt, text = encode_sentence(tokenizer.target, target, "target"), normalise(target)
+        tgt, text = encode_sentence(tokenizer.target, masked.apply(target), "target"), normalise(target)
     else:
         ((best, *_),) = translator.stream([source], SearchRequest(settings=settings or translator.search))
         tgt, text = tokenizer.target.ids(best.tokens), best.text

@@ -126,6 +126,9 @@ class TokenizerConfig:
     required_characters: str = AUTO
     split_digits: bool = True  # whether each digit is a subword, so that a number never seen is spelt with known ones
     input_sentence_size: int = 1_000_000  # sentences that the vocabulary is learnt from, sampled from the text
+    # most strings of a pair that are masked: addresses, placeholders, code, emoji and the like, which stay the same,
+    # stand as symbols ⟨1⟩ … ⟨n⟩ in training and in translation; auto: 8 if vocab_size is 4,000 or more, else 0 (none)
+    masks: IntOrAuto = AUTO
     # words that stay one subword, such as the tag <bt> of synthetic sources; no translation contains these words
     user_symbols: list[str] = field(default_factory=list)
     # a finished tokenizer.model to use, or a folder with two; null: train one on the training texts
@@ -134,7 +137,7 @@ class TokenizerConfig:
     def __post_init__(self) -> None:
         check_choices("tokenizer.", self, type=("unigram", "bpe"))
         require(self.joint or self.model is None, f"tokenizer.model={self.model} is trained: leave out tokenizer.joint")
-        check_ranges("tokenizer.", self, vocab_size=(8, 2**31 - 1), input_sentence_size=(1, math.inf))
+        check_ranges("tokenizer.", self, vocab_size=(8, 2**31 - 1), input_sentence_size=(1, math.inf), masks=(0, 100))
         characters = "" if self.required_characters == AUTO else self.required_characters
         require(
             len(set(characters)) == len(characters)
@@ -149,6 +152,7 @@ class TokenizerConfig:
         )
         for symbol in self.user_symbols:
             require(self.user_symbols.count(symbol) == 1, f"tokenizer.user_symbols has {symbol} twice")
+            require(not re.fullmatch(r"⟨\d+⟩", symbol), f"tokenizer.user_symbols has {symbol}: see tokenizer.masks")
             require(symbol not in RESERVED, f"tokenizer.user_symbols has {symbol}, which every tokenizer has anyway")
             require(
                 symbol.split() == [symbol] and not re.search("[,▁]|^<0x", symbol) and is_normalized("NFC", symbol),

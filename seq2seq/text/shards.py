@@ -303,4 +303,4 @@ def encode_in_chunks(tokenizers: Path, pairs: Iterable[Pair]) -> Iterator[Pairs]
     dtype = id_type(both.sizes)
     while chunk := list(islice(iterator, _CHUNK)):
         src, tgt = zip(*chunk, strict=True)
-        yield Pairs.of(both.source.encode_normalised(src), both.target.encode_normalised(tgt), dtype)
+        yield Pairs.of(*both.encode_pairs(src, tgt), dtype)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
+from itertools import count, takewhile
 from typing import Any
 
 import sentencepiece
@@ -14,6 +15,7 @@ import sentencepiece
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.rules import AUTO
+from seq2seq.text.masks import symbol
 from seq2seq.text.normalise import CONTROLS, normalise, one_line, replace_surrogates
 from seq2seq.text.subword_sampling import Sampler
 
@@ -24,8 +26,9 @@ UNPRODUCIBLE_IDS = (PAD, UNK, BOS)  # no translation contains them
 _LANGUAGE = re.compile(r"(>>.*?<<)?(.*)", re.DOTALL)  # the target language at the beginning of a text, and the rest
 _NUM_THREADS = 4  # fixed: the sums of unigram training, and so the model's bytes, depend on this number
 _SEED = 1  # of the sample of sentences
-_REQUIRED_FROM = 4000  # subwords of the smallest vocabulary that gets the characters below
-_REQUIRED = (
+_LARGE = 4000  # subwords of the smallest vocabulary that has masks and these characters by default
+_MASKS = 8
+_CHARACTERS = (
     "".join(map(chr, range(0x21, 0x7F)))  # of a keyboard
     + "".join(chr(code) for code in range(0xA1, 0x180) if normalise(chr(code)) == chr(code) and chr(code) != "\xad")
     + "ȘșȚțẞ“”„‟‘’‚‛‹›–—―…•†‡‰′″‽€₹₽₿№™←↑→↓↔⇒⇐−√∞≈≠≤≥∂∑πΩ▪▸►●○★☆☐☑✓✔✗✘♥♦♪"
@@ -104,9 +107,29 @@ class Tokenizer:
 
     @cached_property
     def user_symbols(self) -> dict[str, int]:
-        """Ids of the strings that are one subword in any context, such as tags of sources, or of target languages."""
+        """Ids of the strings that are one subword in any context, such as tags of sources, or of target languages.
+
+        The symbols of masks are not among them.
+        """
         if self.imported is not None:
             return {subword: i for subword, i in self._ids.items() if subword[:2] == ">>" and subword[-2:] == "<<"}
+        return {text: i for text, i in self._user_defined.items() if i not in self.mask_ids}
+
+    @cached_property
+    def mask_ids(self) -> list[int]:
+        """Ids of the symbols ⟨1⟩, ⟨2⟩ … of masks (`seq2seq.text.masks`); an imported tokenizer has none."""
+        symbols = map(symbol, count(1))
+        return [self._user_defined[text] for text in takewhile(self._user_defined.__contains__, symbols)]
+
+    @property
+    def characters(self) -> set[str]:
+        """The characters that are subwords; others are spelt as bytes, or unknown."""
+        return {text for text in (subword.removeprefix("▁") for subword in self._subwords) if len(text) == 1}
+
+    @cached_property
+    def _user_defined(self) -> dict[str, int]:
+        if self.imported is not None:
+            return {}
         ids = range(len(SPECIAL_IDS), self.vocab_size)
         if all(self._processor.get_score(i) or self._processor.is_byte(i) for i in ids):
             return {}  # user symbols have the score 0, but so does the first merge of byte-pair encoding
@@ -149,7 +172,7 @@ class Tokenizer:
         key = (alpha, nbest)
         if key not in self._samplers:
             self._samplers[key] = Sampler(
-                self._processor, self.user_symbols, is_bpe=self.is_bpe, alpha=alpha, nbest=nbest
+                self._processor, self._user_defined, is_bpe=self.is_bpe, alpha=alpha, nbest=nbest
             )
         return self._samplers[key]
 
@@ -224,6 +247,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     Raises:
         UserError: there is no text, or the vocabulary is larger than the texts can fill or smaller than they need.
     """
+    settled = settle(config)
     model, sample = io.BytesIO(), _sample(filter(None, texts), config.input_sentence_size)
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -233,12 +257,12 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
             vocab_size=config.vocab_size,
             byte_fallback=config.byte_fallback,
             character_coverage=config.character_coverage,
-            required_chars=required_characters(config),
+            required_chars=settled.required_characters,
             split_digits=config.split_digits,
             shuffle_input_sentence=False,  # SentencePiece's own sampling differs from process to process
             max_sentence_length=_MAX_BYTES,
             normalization_rule_name="identity",
-            user_defined_symbols=config.user_symbols,
+            user_defined_symbols=[*map(symbol, range(1, settled.masks + 1)), *config.user_symbols],
             pad_id=PAD,
             unk_id=UNK,
             bos_id=BOS,
@@ -250,7 +274,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
         failure = _explain(str(error), config)
         if isinstance(failure, VocabularySizeError):
             nearest = replace(config, vocab_size=failure.nearest)
-            if required_characters(nearest) != required_characters(config):  # without them, fewer subwords fit
+            if settle(nearest) != replace(settled, vocab_size=failure.nearest):  # without them, fewer subwords fit
                 try:
                     train_tokenizer(sample, nearest)
                 except VocabularySizeError as smaller:
@@ -259,12 +283,16 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     return Tokenizer(model.getvalue())
 
 
-def required_characters(config: TokenizerConfig) -> str:
-    """Return the characters that a vocabulary of config.vocab_size ids has whatever its text."""
-    if config.required_characters != AUTO:
-        return config.required_characters
+def settle(config: TokenizerConfig) -> TokenizerConfig:
+    """Return the settings with numbers and characters in place of `auto`, by the size of the vocabulary."""
     assert config.vocab_size != AUTO
-    return _REQUIRED if config.vocab_size >= _REQUIRED_FROM else ""
+    is_large = config.vocab_size >= _LARGE
+    characters, masks = config.required_characters, config.masks
+    return replace(
+        config,
+        required_characters=(_CHARACTERS if is_large else "") if characters == AUTO else characters,
+        masks=(_MASKS if is_large else 0) if masks == AUTO else masks,
+    )
 
 
 def _sample(texts: Iterable[str], size: int) -> list[str]:

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.bundle import read_bounded
 from seq2seq.settings.data import TokenizerConfig, expand_user
 from seq2seq.settings.rules import AUTO
+from seq2seq.text.masks import Masked, Masker
 from seq2seq.text.tokenizer import (
     BOS,
     EOS,
@@ -20,7 +22,7 @@ from seq2seq.text.tokenizer import (
     UNPRODUCIBLE_IDS,
     Tokenizer,
     VocabularySizeError,
-    required_characters,
+    settle,
     train_tokenizer,
 )
 
@@ -84,6 +86,32 @@ class Tokenizers:
             }
             files[SUBWORDS] = (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
         return files
+
+    @cached_property
+    def masker(self) -> Masker | None:
+        """Masks strings that stay the same, and words that a side's vocabulary cannot spell; None: without masks."""
+        most = min(len(self.source.mask_ids), len(self.target.mask_ids))
+        characters = self.source.characters & self.target.characters
+        return Masker(most, characters, self.source.user_symbols) if most else None
+
+    def mask(self, text: str) -> Masked:
+        """Return a text with its strings masked; without masks, the text as it is."""
+        return Masked(text) if self.masker is None else self.masker.mask(text)
+
+    def encode_given(
+        self, sources: Sequence[str], translations: Sequence[str]
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Split sources, masked, and given translations, with the same symbols, into ids."""
+        masked = list(map(self.mask, sources))
+        applied = [each.apply(translation) for each, translation in zip(masked, translations, strict=True)]
+        return self.source.encode([each.text for each in masked]), self.target.encode(applied)
+
+    def encode_pairs(self, src: Sequence[str], tgt: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """Mask normalised pairs and split their sides into ids."""
+        if self.masker is not None:
+            pairs = list(map(self.masker.mask_pair, src, tgt))
+            src, tgt = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        return self.source.encode_normalised(src), self.target.encode_normalised(tgt)
 
     @cached_property
     def digest(self) -> str:
@@ -185,22 +213,28 @@ def learn_tokenizers(
                 f"{config.model} has no tokenizer.user_symbols={missing}: leave them out, or train one with them"
             )
         return tokenizers
+    is_auto = config.vocab_size == AUTO
+    config = settle(replace(config, vocab_size=automatic_size)) if is_auto else config
+    most = settle(config).masks
+    masker = Masker(most, symbols=config.user_symbols) if most else None
+
+    def masked() -> Iterator[tuple[str, str]]:
+        return iter(pairs()) if masker is None else starmap(masker.mask_pair, pairs())
+
     if config.joint:
-        return Tokenizers.joint(_train(lambda: (text for pair in pairs() for text in pair), config, automatic_size))
-    source = _train(lambda: (src for src, _ in pairs()), config, automatic_size)
-    target = _train(lambda: (tgt for _, tgt in pairs()), config, automatic_size)
+        return Tokenizers.joint(_train(lambda: chain.from_iterable(masked()), config, is_auto=is_auto))
+    source = _train(lambda: (src for src, _ in masked()), config, is_auto=is_auto)
+    target = _train(lambda: (tgt for _, tgt in masked()), config, is_auto=is_auto)
     return Tokenizers(source, target)
 
 
-def _train(texts: Callable[[], Iterable[str]], config: TokenizerConfig, automatic_size: int) -> Tokenizer:
-    """Train a tokenizer; replace an `auto` size that the texts do not allow by the nearest size that they allow."""
-    if config.vocab_size != AUTO:
-        return train_tokenizer(texts(), config)
-    config = replace(config, vocab_size=automatic_size)
-    config = replace(config, required_characters=required_characters(config))
+def _train(texts: Callable[[], Iterable[str]], config: TokenizerConfig, *, is_auto: bool) -> Tokenizer:
+    """Train a tokenizer; replace an automatic size that the texts do not allow by the nearest size that they allow."""
     try:
         return train_tokenizer(texts(), config)
     except VocabularySizeError as error:
+        if not is_auto:
+            raise
         return train_tokenizer(texts(), replace(config, vocab_size=error.nearest))
 
 

@@ -9,7 +9,7 @@ from seq2seq.text.dataset import PreparedData
 from seq2seq.text.prepare import prepare
 
 Pair = tuple[str, str]
-SMALL = TokenizerConfig(vocab_size=320)
+SMALL = TokenizerConfig(vocab_size=320, split_digits=False)
 
 
 def make_pairs(count: int, seed: int) -> list[Pair]:
