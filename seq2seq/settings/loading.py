@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from seq2seq.errors import UserError, in_short
 from seq2seq.settings.bundle import first_line, without_retired
@@ -54,6 +54,11 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
         saved = OmegaConf.merge(OmegaConf.structured(Config), _plain_yaml(path))
     except UserError:
         raise
+    except ConfigKeyError as error:
+        advice = "use the version of seq2seq that began this run, or start a new run"
+        raise UserError(
+            f"{path} has {in_short(str(error.full_key))}, which is no setting any more: {advice}"
+        ) from error
     except (OmegaConfBaseException, yaml.YAMLError, ValueError, OSError, RecursionError) as error:
         raise UserError(f"{path}: {in_short(first_line(error))}") from error
     assert isinstance(saved, DictConfig)

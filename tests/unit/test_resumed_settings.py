@@ -54,6 +54,16 @@ def test_a_resumed_runs_overrides_are_checked_with_its_settings(tmp_path: Path) 
             load_config(str(tmp_path), [override])
 
 
+def test_a_setting_of_another_version_is_named_with_the_way_out(tmp_path: Path) -> None:
+    settings = yaml.safe_load((Path(write(tmp_path)) / "config.yaml").read_text())
+    settings["training"]["noise"] = {"case": 0.0}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
+    with pytest.raises(
+        UserError, match=r"config.yaml has training.noise, which is no setting any more: use the version"
+    ):
+        load_config(str(tmp_path), [])
+
+
 def test_a_run_resumed_by_a_link_gets_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs" / "x").mkdir(parents=True)
     (tmp_path / "runs" / "latest").symlink_to("x")
