@@ -56,7 +56,7 @@ class DataConfig:
     # pair once an epoch
     weights: dict[str, float] = field(default_factory=dict)
     temperature: float = 1.0  # T: a corpus's share is ∝ size^(1/T); 1 = by size, higher = more of small corpora
-    # pairs shuffled and batched together if subword sampling or noise gives a pair new ids in each epoch
+    # pairs shuffled and batched together if subword sampling or modifiers give a pair new ids in each epoch
     block: int = 50_000
     cache: str | None = None  # folder of prepared text; null: the environment's SEQ2SEQ_CACHE, else ~/.cache/seq2seq
     num_proc: int = 1  # processes that prepare text; the result does not depend on their number

@@ -30,7 +30,7 @@ The precedence is Hydra's; the last wins: the defaults, the options of the group
 command line, the values of the command line. An option of `data` may select the options that suit its text, unless the
 command line names others: `data=bundled`, which is the default, selects `model=tiny` and `training=short`. A recipe
 (`experiment=tatoeba_cpu`) selects options, which the command line replaces; an ablation (`experiment=lab/…`) or a
-technique (`experiment=noise`) sets values, which stay, whatever options the command line names.
+technique (`experiment=modifiers`) sets values, which stay, whatever options the command line names.
 [Automatic values](automatic.md) describes the rules that replace `auto`. Defaults below are those of `data=files`.
 """
 

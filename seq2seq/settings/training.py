@@ -1,6 +1,7 @@
 """Settings of how batches change the weights: `training`."""
 
 import math
+import sys
 from dataclasses import dataclass, field
 
 from seq2seq.settings.checks import IntOrAuto, NumberOrAuto, check_choices, check_ranges, require
@@ -23,22 +24,32 @@ class SubwordSamplingConfig:
 
 
 @dataclass(kw_only=True)
-class NoiseConfig:
-    """Errors as users make them, added to training sources; each rate is the share of sources that are changed."""
+class ModifiersConfig:
+    """Unusual forms of training pairs, new ones in each epoch; a family changes share · weight / sum of weights."""
 
-    case: float = 0.0  # share of sources put in lower, UPPER or Title Case
-    typos: float = 0.0  # share of sources that get typing errors: one, and one more for every ten words
-    punctuation: float = 0.0  # share of sources that lose their final . ? ! or …
+    share: float = 0.0  # share of the training pairs that are changed; 0 = none
+    capitals: float = 12.0  # weight: BOTH SIDES IN CAPITALS
+    title_case: float = 7.0  # weight: a Capital for Every Word, in the source or on both sides
+    fragments: float = 10.0  # weight: no final stop, and in half of them a small first letter
+    joined: float = 12.0  # weight: two pairs as one
+    typography: float = 10.0  # weight: “curly quotes”, dashes and ellipses
+    names: float = 14.0  # weight: other names in place of those that both sides have, or somebody addressed
+    code: float = 13.0  # weight: placeholders such as {name} and %s, markup, addresses, files, options, keys
+    symbols: float = 5.0  # weight: emoji and symbols
+    list_marks: float = 4.0  # weight: bullets and numbers at the beginning
+    brackets: float = 3.0  # weight: brackets, quotes or tags around both sides
+    numbers: float = 6.0  # weight: other numbers
+    dates: float = 4.0  # weight: a date, for languages whose months are known
+    typos: float = 6.0  # weight: typing errors in the source, one and one more for every ten words
 
     def __post_init__(self) -> None:
-        for key in ("case", "typos", "punctuation"):
-            value = getattr(self, key)
-            require(0 <= value <= 1, f"training.noise.{key}={value} must be in [0, 1]")
-
-    @property
-    def is_on(self) -> bool:
-        """Whether any source is changed."""
-        return max(self.case, self.typos, self.punctuation) > 0
+        require(0 <= self.share <= 1, f"training.modifiers.share={self.share} must be in [0, 1]")
+        weights = {name: value for name, value in vars(self).items() if name != "share"}
+        check_ranges("training.modifiers.", self, **dict.fromkeys(weights, (0, sys.float_info.max)))
+        require(
+            self.share == 0 or any(weights.values()),
+            f"training.modifiers.share={self.share} needs a family whose weight is above 0: all are 0",
+        )
 
 
 @dataclass(kw_only=True)
@@ -65,7 +76,7 @@ class TrainingConfig:
     # R-Drop (Liang et al. 2021): weight α of the KL divergence between two dropout passes; 0 = off
     r_drop: float = 0.0
     subword_sampling: SubwordSamplingConfig = field(default_factory=SubwordSamplingConfig)
-    noise: NoiseConfig = field(default_factory=NoiseConfig)
+    modifiers: ModifiersConfig = field(default_factory=ModifiersConfig)
     accumulate: int = 1  # batches per update
     activation_checkpointing: bool = False  # compute layers again for the backward pass: less memory, more time
     ema_decay: float = 0.0  # exponential moving average of the weights: share kept at each update; 0 = off

@@ -17,7 +17,6 @@ from seq2seq.errors import UserError
 from seq2seq.text.augment import Encoder
 from seq2seq.text.corpus import names_corpus
 from seq2seq.text.dataset import Pairs
-from seq2seq.text.tokenizer import UNK
 
 
 class BlockId(NamedTuple):
@@ -46,11 +45,7 @@ def all_indices(count: int) -> Integer[np.ndarray, " n"]:
 
 @dataclass(frozen=True)
 class PreparedEpochs:
-    """Prepared pairs as blocks, an epoch each; with an encoder, blocks of about `size` pairs, encoded anew each epoch.
-
-    The encoder's texts are decoded from the ids, without loss, since a tokenizer with byte fallback has every byte. A
-    pair with an unknown token, of a tokenizer without byte fallback, keeps its ids.
-    """
+    """Prepared pairs as blocks, an epoch each; with an encoder, blocks of about `size` pairs with new ids."""
 
     pairs: Pairs
     seed: int
@@ -74,12 +69,7 @@ class PreparedEpochs:
 
     def _encode(self, encoder: Encoder, indices: np.ndarray, seed: list[int]) -> Pairs:
         plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]
-        src_texts = encoder.tokenizer.source.decode([src for src, _ in plain])
-        tgt_texts = encoder.tokenizer.target.decode([tgt for _, tgt in plain])
-        src, tgt = encoder.encode(src_texts, tgt_texts, seed)
-        for i, pair in enumerate(plain):
-            if UNK in pair[0] or UNK in pair[1]:
-                src[i], tgt[i] = pair
+        src, tgt = encoder.encode([src for src, _ in plain], [tgt for _, tgt in plain], seed)
         return Pairs.of(src, tgt, self.pairs.ids.dtype)
 
 

@@ -1,12 +1,12 @@
 """The batches of training and validation, from prepared text, as the settings say."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from rich.table import Table
 
-from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.text.augment import Encoder, is_random
 from seq2seq.text.batching import BatchLoader, FixedBatches, count_batches, even_out, plan_batches, require_budget
@@ -45,27 +45,27 @@ def _corpora(data: PreparedData) -> tuple[Sequence[str], Sequence[int]]:
     return [file["name"] for file in files], [file.get("kept", 0) for file in files]
 
 
+def make_encoder(config: Config, data: PreparedData) -> Encoder:
+    """Return what gives the training pairs new ids in each epoch."""
+    settings, training = config.data, config.training
+    longest = min(settings.max_length, training.max_tokens - 1)  # a longer form would not fit into a batch
+    languages = settings.src_lang, settings.tgt_lang
+    return Encoder(data.tokenizer, longest, training.subword_sampling, training.modifiers, languages)
+
+
 def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: int, pin: bool) -> BatchLoader:
     """Return this rank's training batches, without end; pin is for training on a GPU.
 
     Raises:
         UserError: a weight or the token budget does not fit.
     """
-    settings, training = config.data, config.training
-    encoder = Encoder(data.tokenizer, settings.max_length, training.subword_sampling, training.noise)
-    mixture = make_mixture(config, data)
-    is_encoded_anew = is_random(training.subword_sampling, training.noise)
+    settings, training, mixture = config.data, config.training, make_mixture(config, data)
+    is_drawn = True if mixture is None else mixture.is_drawn()[:, None]  # a rare corpus may come in a later epoch
+    require_budget(training.max_tokens, int(data.train.lengths.max(initial=0, where=is_drawn)) + 1)
+    source = PreparedEpochs(data.train, config.seed, mixture)
+    is_encoded_anew = is_random(training.subword_sampling, training.modifiers)
     if is_encoded_anew:
-        if training.max_tokens <= settings.max_length:
-            raise UserError(
-                f"training.max_tokens={training.max_tokens} cannot hold data.max_length={settings.max_length} tokens "
-                "and an end mark, and a pair of that length may come at any time: raise it, or lower data.max_length"
-            )
-        source = partial(read_ahead, PreparedEpochs(data.train, config.seed, mixture, encoder, settings.block))
-    else:
-        is_drawn = True if mixture is None else mixture.is_drawn()[:, None]  # a rare corpus may come in a later epoch
-        require_budget(training.max_tokens, int(data.train.lengths.max(initial=0, where=is_drawn)) + 1)
-        source = PreparedEpochs(data.train, config.seed, mixture)
+        source = partial(read_ahead, replace(source, encoder=make_encoder(config, data), size=settings.block))
     return BatchLoader(
         source,
         max_tokens=training.max_tokens,
@@ -81,7 +81,7 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
 def batches_an_epoch(config: Config, data: PreparedData) -> int:
     """Return the number of training batches of the first epoch, counted without planning the batches.
 
-    The number is exact for one rank, but an estimate if subword sampling or noise gives pairs new ids.
+    The number is exact for one rank, but an estimate if subword sampling or modifiers give pairs new ids.
 
     Raises:
         UserError: a weight or the token budget does not fit.

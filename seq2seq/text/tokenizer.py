@@ -136,6 +136,11 @@ class Tokenizer:
         pieces = self._description.pieces
         return {piece.piece: i for i, piece in enumerate(pieces) if piece.type == piece.USER_DEFINED}
 
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Words of two letters or more that are one subword, as they are frequent: with a capital or without."""
+        return frozenset(subword[1:] for subword in self._subwords if subword[0] == "▁" and len(subword) > 2)
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Normalise and split texts into ids, without BOS and EOS; an empty text has no ids."""
         change = normalise if self.imported is None else replace_surrogates  # which SentencePiece does not accept

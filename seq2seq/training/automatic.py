@@ -90,7 +90,7 @@ def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
 
 def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:
     widths, training, model = _widths(pairs), config.training, config.model
-    is_sampled = is_random(training.subword_sampling, training.noise)
+    is_sampled = is_random(training.subword_sampling, training.modifiers)
     longest = config.data.max_length + 1 if is_sampled else int(widths.max())  # the longest pair that may come
     if not uses_gpu(config.trainer):
         return max(ON_CPU, longest)

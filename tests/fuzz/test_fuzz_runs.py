@@ -198,7 +198,7 @@ IN_CONFIG = (
 CONFIG = yaml.safe_dump(
     {
         "seed": 1,
-        "training": {"monitor": "bleu", "noise": {"typos": 0.1}},
+        "training": {"monitor": "bleu", "modifiers": {"typos": 0.1}},
         "data": {"train": ["a.tsv"]},
         "trainer": {"max_steps": 6},
     }

@@ -17,7 +17,7 @@ RUN = (
     "trainer.max_steps=20", "trainer.validate_every=8", "trainer.checkpoint_every=3", "trainer.log_every=1",
 )  # fmt: skip
 BASE = (*RUN, "model=tiny", *TINY)
-SAMPLED = ("training.subword_sampling.alpha=0.2", "training.noise.typos=0.5")
+SAMPLED = ("training.subword_sampling.alpha=0.2", "training.modifiers.share=0.5")
 VARIANTS = {
     "subwords": (*BASE, "trainer.precision=32-true", "data.block=40", *SAMPLED),
     "recurrent": (*RUN, "trainer.precision=bf16-mixed", "model=lstm", "model.d_model=16", "tokenizer.vocab_size=300"),

@@ -96,6 +96,9 @@ def test_other_text_has_no_time_limit_and_sizes_by_rules() -> None:
     ruled = (config.tokenizer.vocab_size, config.training.max_tokens, config.trainer.max_steps, config.model.dropout)
     assert set(ruled) == {"auto"}
     assert config.model.d_model == 256
+    assert config.training.modifiers.share == 0.25
+    assert compose(["data=files", "training=vaswani"]).training.modifiers.share == 0
+    assert compose(["data=files", "training.modifiers.share=0.5"]).training.modifiers.share == 0.5
 
 
 @pytest.mark.slow

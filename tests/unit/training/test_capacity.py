@@ -12,7 +12,7 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.settings.training import NoiseConfig, TrainingConfig
+from seq2seq.settings.training import ModifiersConfig, TrainingConfig
 from seq2seq.text.dataset import Pairs, PreparedData
 from seq2seq.training import automatic
 from seq2seq.training.automatic import ON_CPU, resolve_max_tokens
@@ -67,7 +67,7 @@ def test_a_cpu_gets_small_batches_that_hold_the_longest_pair(longest: int, expec
 
 
 def test_text_whose_longest_pair_is_not_known_yet_gets_room_for_it() -> None:
-    config = settings(noise=NoiseConfig(typos=0.1))
+    config = settings(modifiers=ModifiersConfig(share=0.1))
     config.data = DataConfig(max_length=2000)
     resolve_max_tokens(config, make_pairs(20), (30, None))
     assert config.training.max_tokens == 2001

@@ -8,7 +8,7 @@ import pytest
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
+from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig, TrainingConfig
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoint_files import describe_run, require_same_run
 
@@ -65,7 +65,7 @@ def test_texts_in_another_order_or_number_are_refused(root: Path) -> None:
         ("seed", {"seed": 7}),
         ("training.max_tokens", {"training": TrainingConfig(max_tokens=512)}),
         ("training.subword_sampling", {"training": TrainingConfig(subword_sampling=SubwordSamplingConfig(alpha=0.2))}),
-        ("training.noise", {"training": TrainingConfig(noise=NoiseConfig(typos=0.1))}),
+        ("training.modifiers", {"training": TrainingConfig(modifiers=ModifiersConfig(share=0.1))}),
         ("data.max_length", {"data": DataConfig(max_length=99)}),
         ("tokenizer.vocab_size", {"tokenizer": TokenizerConfig(vocab_size=777)}),
     ],
