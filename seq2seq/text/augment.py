@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, starmap
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class Encoder:
             self._modifiers.modify(pair, rng.choice(texts), rng) if drawn[i] else pair
             for i, pair in zip(rows, texts, strict=True)
         ]
+        if (masker := self.tokenizer.masker) is not None:  # strings that a modifier inserted
+            changed = list(starmap(masker.mask_pair, changed))
         new = (self._split(sides[n], [pair[n] for pair in changed], seeds[n + 1]) for n in (0, 1))
         result = list(src), list(tgt)
         for i, *pair in zip(rows, *new, strict=True):
