@@ -30,6 +30,7 @@ with needing("ctranslate2"):
 
 MAX_POSITIONS = 2048  # tokens per side, EOS included: the rows of the table of positions
 
+_MAX_EPSILON = 0.01  # models have 1e-5; more would change translations
 _MAX_JSON = 30_000_000  # bytes of a vocabulary
 log = logging.getLogger(__name__)
 UNSUPPORTED = ("sampling",)  # with another formula
@@ -267,6 +268,9 @@ def _require_same(folder: Path, tokenizer: Tokenizers) -> None:
     expected = settings_of(tokenizer)
     if not isinstance(settings, dict) or any(repr(settings.get(key)) != repr(expected[key]) for key in expected):
         raise UserError(f"{folder / CONFIG} is not of this model's tokenizer: export the model again")
+    epsilon = settings.get("layer_norm_epsilon")
+    if not (isinstance(epsilon, float) and 0 < epsilon < _MAX_EPSILON):
+        raise UserError(f"{folder / CONFIG} has layer_norm_epsilon={in_short(epsilon)}: export the model again")
     sides = {"source": tokenizer.source, "target": tokenizer.target}
     if (folder / "shared_vocabulary.json").exists():
         sides = {"shared": tokenizer.target}
