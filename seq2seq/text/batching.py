@@ -236,17 +236,27 @@ class BatchLoader:
         self._rank, self._world_size, self._multiple = rank, world_size, world_size * accumulate
         self._is_to_warn = warn_of_small_blocks and rank == 0
         self._state: State = {"epoch": 0, "block": 0, "batches": 0}
+        self._reader: Generator[Batch, None, None] | None = None
 
     def __len__(self) -> int:
         """Return `ENDLESS`: the batches do not end."""
         return ENDLESS
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches that follow the state.
+        """Return an iterator over the batches that follow the state, for one reader at a time.
 
         Raises:
             UserError: the text cannot be read, or does not fit max_tokens or the number of ranks.
         """
+        self._reader = self._read()
+        return self._reader
+
+    def close(self) -> None:
+        """End the process that reads ahead, if there is one."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def _read(self) -> Generator[Batch, None, None]:
         batches = self._batches(**self._state)
         with contextlib.closing(_ahead(self._pinned(batches)) if self.pin else batches) as given:
             for batch, state in given:

@@ -4,6 +4,7 @@ import logging
 import os
 import platform
 from collections.abc import Collection
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -119,7 +120,7 @@ def fit(
     training = training_feed(config, data, **place, pin=pin)
     validation = validation_loaders(config, data, **place)
     try:
-        with tf32_products(trainer.strategy.root_device):
+        with closing(training), tf32_products(trainer.strategy.root_device):
             trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
     except StoppedValidationError:
         return

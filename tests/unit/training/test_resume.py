@@ -1,15 +1,18 @@
 """Every checkpoint of a run leads to the run's own end; and each part of a checkpoint is needed for that."""
 
+import multiprocessing
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 import pytest
 import torch
 
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
+from seq2seq.settings.training import ModifiersConfig
 from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import Patience
 from seq2seq.training.checkpoint_files import read_checkpoint
@@ -45,6 +48,27 @@ def test_every_checkpoint_leads_to_the_same_end(
     assert {path.name for path in (tmp_path / "run/checkpoints").iterdir()} == names
     later = {step_: loss for step_, loss in losses(folder).items() if int(step_) > step}
     assert later == (losses(tmp_path / "run") if later else {})
+
+
+def test_a_run_with_modifiers_resumes_the_same(config: Config, data: PreparedData, tmp_path: Path) -> None:
+    modified = changed(config, modifiers=ModifiersConfig(share=0.8))
+    straight = straight_run(modified, data, tmp_path / "straight")
+    folder, saved, events = straight
+    resumed = resume(modified, data, straight, saved[4], tmp_path / "run")  # of update 5
+    assert resumed == [event for event in events if event[1] > 5]
+    assert is_same(end_of(tmp_path / "run"), end_of(folder))
+    _, others = run(config, data, tmp_path / "plain")
+    assert resumed != [event for event in others if event[1] > 5]
+
+
+def test_a_run_that_fails_ends_the_process_that_reads_ahead(config: Config, data: PreparedData, tmp_path: Path) -> None:
+    class Failing(L.Callback):
+        def on_validation_end(self, *_: object) -> None:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError) as caught:
+        run(changed(config, modifiers=ModifiersConfig(share=0.8)), data, tmp_path, None, Failing())
+    assert not multiprocessing.active_children(), f"although {caught} still holds the trainer"
 
 
 def change(*keys: str, to: Callable[[Any], Any]) -> Callable[[dict[str, Any]], None]:
