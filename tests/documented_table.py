@@ -10,12 +10,12 @@ from tests.documented import Command
 
 NOT_RUN = {  # a regular expression of commands, and the reason; the first one that fits holds
     r"^pip install|comet": "installs packages or needs them; tests/unit/cli/test_evaluate_command.py has a small COMET",
-    r"^(echo|cut|cp|export|rm|find) |^pytest\b": "is a step of the shell around the commands",
+    r"^(echo|cut|cp|export|rm|find|grep) |^pytest\b": "is a step of the shell around the commands",
     r"^python -m benchmarks": "measures for many minutes; tests/unit/test_benchmarks.py calls the parts",
     r"^(torchrun|srun)|trainer=(gpu|ddp)|--ray": "needs a cluster or GPUs; tests/unit/distributed has a small one",
     r"argostranslate|^argos-translate": "needs Argos Translate; tests/unit/exchange/test_argos.py reads its packages",
     r"evaluate --confidence": "needs a calibrated model; tests/unit/cli/test_evaluate_command.py makes one",
-    r"^curl": "tests/system/test_serving.py runs it and compares the answer",
+    r"^curl": "tests/unit/test_remake.py runs it and compares the answer",
     r"^seq2seq serve|^tensorboard": "does not end; tests/test_smoke.py starts a server",
     r"Helsinki-NLP|import huggingface|\bopus\b": "downloads a model; tests/system/test_imported.py has a small one",
     r"^seq2seq lab": "needs the runs of the lab; tests/unit/lab has runs made up",

@@ -1,7 +1,6 @@
 """A real server process on the stored bundle."""
 
 import json
-import re
 import signal
 import socket
 import subprocess
@@ -22,7 +21,6 @@ from seq2seq.translator import Translator
 pytestmark = pytest.mark.system
 
 BUNDLE = REPOSITORY / "tests" / "golden" / "bundle"
-DOCUMENT = REPOSITORY / "docs" / "serving.md"
 
 
 @pytest.fixture(scope="module")
@@ -62,21 +60,6 @@ def test_a_glossary_decides_words_also_within_markup(server: ServerProcess):
     page = "<p>The <b>cat</b> sees the milk.</p>"
     marked = translate(server.url, page, format="html", glossary={"cat": "perro"})["translatedText"]
     assert marked == "<p>El <b>perro</b> ve la leche.</p>"
-
-
-def test_the_examples_of_the_documentation_give_what_they_say():
-    """They are of the model that a clone has."""
-    examples = re.findall(r"```console\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    parts = [part for example in examples for part in re.split(r"^\$ ", example, flags=re.MULTILINE)]
-    commands = [part for part in parts if part.startswith("curl")]
-    assert len(commands) >= 4
-    with ServerProcess(REPOSITORY / "data/model", "--device", "cpu", OMP_NUM_THREADS="1") as process:
-        for part in commands:
-            lines = part.rstrip().splitlines()
-            end = next(number for number, line in enumerate(lines) if not line.endswith("\\")) + 1
-            command = "\n".join(lines[:end]).replace("http://127.0.0.1:8000", process.url)
-            done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
-            assert done.stdout.strip() == "\n".join(lines[end:]), command
 
 
 def test_a_signal_ends_it_when_what_it_took_on_is_answered():

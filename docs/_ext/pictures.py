@@ -1,7 +1,7 @@
-"""Draw the pictures of docs/why.md: what a trained model computes at each step of the page."""
+"""Draw the pictures of docs/why.md: what a trained model computes at each step of the page; darken a picture."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +21,48 @@ CELL = 0.42  # inches; width and height of a map's cell
 MARGIN = 0.75  # inches left of a map and above it, for words
 GAP = 0.25  # inches between maps
 DPI = 100
-BEFORE_HEAD, NOUN_HEAD = 1, 3  # heads of the encoder's first layer in data/model: the word before, the noun
-AHEAD_HEAD = 1  # a head of the decoder's first layer that looks ahead without the mask
-BALL, BOLA, CAT = "The ball is blue.", "La bola es azul.", "The black cat drank the milk."
+DARK_GROUND = (13, 17, 23)  # GitHub's dark theme
+CAT = "The black cat drank the milk."
 
 
-def draw_all(translator: Translator, folder: Path) -> None:
-    """Write every picture of docs/why.md into a folder."""
-    cat, ball = explain(translator, CAT), explain(translator, BALL, BOLA)
+def draw_all(page: Mapping[str, Any], folder: Path) -> None:
+    """Write every picture of docs/why.md into a folder.
+
+    page has the names that the page's code defines: the translator, the explanations of the two sentences, and the
+    heads of the first layer that the page is about.
+    """
+    translator, ball, cat = page["translator"], page["ball"], page["cat"]
+    noun_head = page["noun_head"]
     words = [word.text for word in cat.subject.words()["encoder"][0]]
     heads = cat.by_word["encoder"][0]
-    draw_mixture(ball, folder / "why-mixture.png")
-    draw_scores(translator, folder / "why-keys.png")
+    draw_mixture(ball, noun_head, folder / "why-mixture.png")
+    draw_scores(translator, noun_head, folder / "why-keys.png")
     tokens = _tokens(translator)
-    shares = cat.attention["encoder"][0][NOUN_HEAD]
+    shares = cat.attention["encoder"][0][noun_head]
     draw_maps([("shares of one head", shares)], tokens, tokens, folder / "why-query.png")
     draw_scale(translator, words, folder / "why-scale.png")
     titles = [(f"head {number + 1}", weights) for number, weights in enumerate(heads)]
     draw_maps(titles, words, words, folder / "why-heads.png", cell=0.36)
-    draw_order(translator, cat, words, folder / "why-order.png")
-    draw_mask(translator, ball, folder / "why-mask.png")
+    draw_order(translator, cat, page["before_head"], words, folder / "why-order.png")
+    draw_mask(ball, page["without_mask"], page["ahead_head"], folder / "why-mask.png")
     draw(ball, folder / "why-cross.png", ["alignment"])
+
+
+def darken(path: Path, output: Path) -> None:
+    """Write an animated GIF for dark pages: light colours become as dark as they were light, and keep their hues."""
+    import numpy as np
+    from PIL import Image, ImageSequence
+
+    ground = np.array(DARK_GROUND)
+    with Image.open(path) as image:
+        frames, durations = [], []
+        for frame in ImageSequence.Iterator(image):
+            colours = np.array(frame.convert("RGB"), dtype=int)
+            turned = colours + 255 - colours.max(-1, keepdims=True) - colours.min(-1, keepdims=True)
+            shown = (ground + turned * (255 - ground) // 255).astype(np.uint8)
+            frames.append(Image.fromarray(shown).quantize(64))
+            durations.append(frame.info["duration"])
+    frames[0].save(output, save_all=True, append_images=frames[1:], duration=durations, loop=0)
 
 
 def draw_maps(
@@ -58,33 +79,33 @@ def draw_maps(
     width = len(columns) * cell + GAP
     for number, (title, weights) in enumerate(maps):
         axis = figure.add_axes((number * width, 0, len(columns) * cell, len(rows) * cell))
-        show(axis, weights, [] if number else rows, columns, font=10)
+        show(axis, weights, [] if number else rows, columns, font=10.0)
         axis.set_title(title, fontsize=10, color=INK, loc="left", pad=6)
         if numbers:
             write_shares(axis, weights, font=21 * cell)
     _save(figure, path)
 
 
-def draw_mixture(ball: Explanation, path: Path) -> None:
+def draw_mixture(ball: Explanation, head: int, path: Path) -> None:
     """Write a picture of a fixed mixture beside the mixture of one trained head."""
     rows, columns = ball.subject.words()["encoder"]
     words = [word.text for word in rows]
-    weights = ball.by_word["encoder"][0][NOUN_HEAD]
+    weights = ball.by_word["encoder"][0][head]
     length = ball.attention["encoder"][0].shape[-1]
     fixed = over_words(torch.full((1, length, length), 1 / length), rows, columns)[0]
     draw_maps([("a fixed mixture", fixed), ("a trained head's mixture", weights)], words, words, path)
 
 
-def draw_scores(translator: Translator, path: Path) -> None:
+def draw_scores(translator: Translator, head: int, path: Path) -> None:
     """Write a picture of scores from keys alone beside scores from queries and keys, over tokens."""
     tokens = _tokens(translator)
-    queries, keys = _queries_keys(translator, 0, NOUN_HEAD)
+    queries, keys = _queries_keys(translator, 0, head)
     figure, size = _figure(), len(tokens) * CELL
     for number, (title, asking) in enumerate((("keys · keys", keys), ("queries · keys", queries))):
         scores = asking @ keys.T
         most = scores.abs().max().item()
         axis = figure.add_axes((number * (size + GAP), 0, size, size))
-        image = show(axis, scores, [] if number else tokens, tokens, font=10)
+        image = show(axis, scores, [] if number else tokens, tokens, font=10.0)
         image.set(cmap="RdBu_r", clim=(-most, most))
         axis.set_title(title, fontsize=10, color=INK, loc="left", pad=6)
         for row, values in enumerate(scores.tolist()):
@@ -106,35 +127,34 @@ def draw_scale(translator: Translator, words: Sequence[str], path: Path) -> None
     draw_maps(maps, words, words, path)
 
 
-def draw_order(translator: Translator, cat: Explanation, words: Sequence[str], path: Path) -> None:
+def draw_order(translator: Translator, cat: Explanation, head: int, words: Sequence[str], path: Path) -> None:
     """Write a picture of scores by distance, and of a head that attends by position, with positions and without."""
     blind = explain(changed(translator, Interventions(without=["positions"])), CAT, cat.subject.target)
     titles = {"with positions": cat, "without positions": blind}
-    maps = [(title, one.by_word["encoder"][0][BEFORE_HEAD]) for title, one in titles.items()]
+    maps = [(title, one.by_word["encoder"][0][head]) for title, one in titles.items()]
     figure = _figure()
     one = torch.ones(1, 12, 1, 64) / 8  # a vector of length 1, at positions 0 to 11
     turned = rotate(one, rotations(0, 12, 64, one.device))[0, :, 0]
     size = len(words) * CELL
     axis = figure.add_axes((-size - GAP - MARGIN, 0, size, size))
-    axis.imshow(turned @ turned.T, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+    axis.imshow((turned @ turned.T).numpy(), cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     axis.set_title("scores of one vector, turned", fontsize=10, color=INK, loc="left", pad=6)
     axis.set_xlabel("position of the key", fontsize=9, color=INK)
     axis.set_ylabel("position of the query", fontsize=9, color=INK)
     axis.tick_params(labelsize=8)
     for number, (title, weights) in enumerate(maps):
         axis = figure.add_axes((number * (size + GAP), 0, size, size))
-        show(axis, weights, [] if number else words, words, font=10)
+        show(axis, weights, [] if number else words, words, font=10.0)
         axis.set_title(title, fontsize=10, color=INK, loc="left", pad=6)
         write_shares(axis, weights, font=21 * CELL)
     _save(figure, path)
 
 
-def draw_mask(translator: Translator, ball: Explanation, path: Path) -> None:
-    """Write a picture of one head of the decoder's self-attention, with the causal mask and without."""
+def draw_mask(ball: Explanation, without_mask: Explanation, head: int, path: Path) -> None:
+    """Write a picture of one head of the decoder's first self-attention, with the causal mask and without."""
     rows = [word.text for word in ball.subject.words()["decoder"][0]]
-    ahead = explain(changed(translator, Interventions(without=["mask"])), BALL, BOLA).by_word["decoder"][0][AHEAD_HEAD]
-    later = torch.ones_like(ahead, dtype=torch.bool).triu(1)
-    masked = ball.by_word["decoder"][0][AHEAD_HEAD].masked_fill(later, torch.nan)
+    ahead = without_mask.by_word["decoder"][0][head]
+    masked = ball.by_word["decoder"][0][head].masked_fill(torch.ones_like(ahead).triu(1).bool(), torch.nan)
     draw_maps([("with the causal mask", masked), ("the same head, mask off", ahead)], rows, rows, path)
 
 
