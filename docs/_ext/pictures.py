@@ -28,23 +28,22 @@ CAT = "The black cat drank the milk."
 def draw_all(page: Mapping[str, Any], folder: Path) -> None:
     """Write every picture of docs/why.md into a folder.
 
-    page has the names that the page's code defines: the translator, the explanations of the two sentences, and the
-    heads of the first layer that the page is about.
+    page has the names that the page's code defines: the translator, the explanations of the two sentences, and layer
+    and head of each attention that the page is about.
     """
-    translator, ball, cat = page["translator"], page["ball"], page["cat"]
-    noun_head = page["noun_head"]
+    translator, ball, cat, noun = (page[name] for name in ("translator", "ball", "cat", "noun"))
     words = [word.text for word in cat.subject.words()["encoder"][0]]
-    heads = cat.by_word["encoder"][0]
-    draw_mixture(ball, noun_head, folder / "why-mixture.png")
-    draw_scores(translator, noun_head, folder / "why-keys.png")
+    heads = cat.by_word["encoder"][noun[0]]
+    draw_mixture(ball, noun, folder / "why-mixture.png")
+    draw_scores(translator, noun, folder / "why-keys.png")
     tokens = _tokens(translator)
-    shares = cat.attention["encoder"][0][noun_head]
+    shares = cat.attention["encoder"][noun[0]][noun[1]]
     draw_maps([("shares of one head", shares)], tokens, tokens, folder / "why-query.png")
     draw_scale(translator, words, folder / "why-scale.png")
     titles = [(f"head {number + 1}", weights) for number, weights in enumerate(heads)]
     draw_maps(titles, words, words, folder / "why-heads.png", cell=0.36)
-    draw_order(translator, cat, page["before_head"], words, folder / "why-order.png")
-    draw_mask(ball, page["without_mask"], page["ahead_head"], folder / "why-mask.png")
+    draw_order(translator, cat, page["before"], words, folder / "why-order.png")
+    draw_mask(ball, page["without_mask"], page["ahead"], folder / "why-mask.png")
     draw(ball, folder / "why-cross.png", ["alignment"])
 
 
@@ -86,20 +85,20 @@ def draw_maps(
     _save(figure, path)
 
 
-def draw_mixture(ball: Explanation, head: int, path: Path) -> None:
+def draw_mixture(ball: Explanation, noun: tuple[int, int], path: Path) -> None:
     """Write a picture of a fixed mixture beside the mixture of one trained head."""
     rows, columns = ball.subject.words()["encoder"]
     words = [word.text for word in rows]
-    weights = ball.by_word["encoder"][0][head]
+    weights = ball.by_word["encoder"][noun[0]][noun[1]]
     length = ball.attention["encoder"][0].shape[-1]
     fixed = over_words(torch.full((1, length, length), 1 / length), rows, columns)[0]
     draw_maps([("a fixed mixture", fixed), ("a trained head's mixture", weights)], words, words, path)
 
 
-def draw_scores(translator: Translator, head: int, path: Path) -> None:
+def draw_scores(translator: Translator, noun: tuple[int, int], path: Path) -> None:
     """Write a picture of scores from keys alone beside scores from queries and keys, over tokens."""
     tokens = _tokens(translator)
-    queries, keys = _queries_keys(translator, 0, head)
+    queries, keys = _queries_keys(translator, *noun)
     figure, size = _figure(), len(tokens) * CELL
     for number, (title, asking) in enumerate((("keys · keys", keys), ("queries · keys", queries))):
         scores = asking @ keys.T
@@ -127,11 +126,13 @@ def draw_scale(translator: Translator, words: Sequence[str], path: Path) -> None
     draw_maps(maps, words, words, path)
 
 
-def draw_order(translator: Translator, cat: Explanation, head: int, words: Sequence[str], path: Path) -> None:
+def draw_order(
+    translator: Translator, cat: Explanation, before: tuple[int, int], words: Sequence[str], path: Path
+) -> None:
     """Write a picture of scores by distance, and of a head that attends by position, with positions and without."""
     blind = explain(changed(translator, Interventions(without=["positions"])), CAT, cat.subject.target)
     titles = {"with positions": cat, "without positions": blind}
-    maps = [(title, one.by_word["encoder"][0][head]) for title, one in titles.items()]
+    maps = [(title, one.by_word["encoder"][before[0]][before[1]]) for title, one in titles.items()]
     figure = _figure()
     one = torch.ones(1, 12, 1, 64) / 8  # a vector of length 1, at positions 0 to 11
     turned = rotate(one, rotations(0, 12, 64, one.device))[0, :, 0]
@@ -150,12 +151,13 @@ def draw_order(translator: Translator, cat: Explanation, head: int, words: Seque
     _save(figure, path)
 
 
-def draw_mask(ball: Explanation, without_mask: Explanation, head: int, path: Path) -> None:
-    """Write a picture of one head of the decoder's first self-attention, with the causal mask and without."""
+def draw_mask(ball: Explanation, without_mask: Explanation, ahead: tuple[int, int], path: Path) -> None:
+    """Write a picture of one head of the decoder's self-attention, with the causal mask and without."""
     rows = [word.text for word in ball.subject.words()["decoder"][0]]
-    ahead = without_mask.by_word["decoder"][0][head]
-    masked = ball.by_word["decoder"][0][head].masked_fill(torch.ones_like(ahead).triu(1).bool(), torch.nan)
-    draw_maps([("with the causal mask", masked), ("the same head, mask off", ahead)], rows, rows, path)
+    layer, head = ahead
+    unmasked = without_mask.by_word["decoder"][layer][head]
+    masked = ball.by_word["decoder"][layer][head].masked_fill(torch.ones_like(unmasked).triu(1).bool(), torch.nan)
+    draw_maps([("with the causal mask", masked), ("the same head, mask off", unmasked)], rows, rows, path)
 
 
 def _tokens(translator: Translator) -> list[str]:
