@@ -10,7 +10,7 @@ import torch
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import read_test
 from benchmarks.pipelines import load_both
-from seq2seq.evaluation.robustness import PROBES, make_probes, measure, to_plain
+from seq2seq.evaluation.robustness import HEADINGS, PROBES, make_probes, measure, to_plain
 from seq2seq.files import find_model
 from seq2seq.translator import Translator
 
@@ -49,10 +49,9 @@ def run(plan: Plan, device: torch.device) -> Results:
             return translator.translate(texts, beam=plan.beam)
 
         families = [measure(probes, translate, translator.tgt_lang) for translate in (ours, theirs)]
-    header = ["texts", "probes", "loops", "lost numbers", "lost parts", "copies", "chrF++", "of plain texts"]
     rows = []
     for name, of_both in ((name, [of_one[name] for of_one in families]) for name in probes):
         (count, *own), (_, *others) = (["" if v is None else f"{v}" for v in asdict(one).values()] for one in of_both)
         rows.append([name, count, *(a if a == b else f"{a} / {b}" for a, b in zip(own, others, strict=True))])
     values: dict[str, Any] = dict(zip(("this project", "transformers"), map(to_plain, families), strict=True))
-    return values, [Table(f"Unusual texts: this project / transformers, beam {plan.beam}", header, rows)]
+    return values, [Table(f"Unusual texts: this project / transformers, beam {plan.beam}", list(HEADINGS), rows)]

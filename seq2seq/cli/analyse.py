@@ -70,7 +70,7 @@ def analyse(
 
     [bold]… --training train.tsv[/bold]   also scores by how rare the source's words are in the training text
 
-    [bold]… --model runs/NAME[/bold]   also finds translations with little attention to the source
+    [bold]… --model runs/NAME[/bold]   also finds little attention to the source, and words that the run never saw
 
     The --output folder gets analysis.html (opens without network) and analysis.json. With several files, the first
     --reference and --input belong to the first --hypotheses, and so on. docs/evaluation.md describes the findings.
@@ -90,6 +90,7 @@ def analyse(
         files = read_files(hypotheses or [], reference or [], input_ or [])
     assert output is not None
     from seq2seq.explain.analysis import PAGE, training_sources, write_analysis
+    from seq2seq.training.target_words import words_of_run
 
     translator = None
     if folder is not None:
@@ -107,7 +108,8 @@ def analyse(
         texts = inputs.read_corpora(training, *between, languages, option="--training").sources
     elif folder is not None and (folder.parent / "config.yaml").is_file():
         texts = training_sources(folder.parent)
-    found = write_analysis(output, files, between, texts, translator, worst)
+    known = None if folder is None else words_of_run(folder.parent)
+    found = write_analysis(output, files, between, texts, translator, worst, known)
     if is_run:
         print(f"page: {output / PAGE}", file=sys.stderr)
     shared.report(found, as_json, to_stderr=False)

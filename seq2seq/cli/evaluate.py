@@ -178,13 +178,17 @@ def report_model(
     (folder,) = shared.choose_models([model] if model else None)
     from seq2seq.evaluation.calibration import measure_reliability
     from seq2seq.evaluation.robustness import make_probes, measure, table, to_plain
+    from seq2seq.training.target_words import words_of_run
     from seq2seq.translator import Translator
 
     translator = Translator.load(folder, device)
     translator.search = change_search(translator.search, changes)
     if option == "--robustness":
         families = measure(
-            make_probes(list(zip(source, reference, strict=True))), translator.translate, translator.tgt_lang
+            make_probes(list(zip(source, reference, strict=True))),
+            translator.translate,
+            translator.tgt_lang,
+            words_of_run(folder.parent),
         )
         shown, plain = table(families), to_plain(families)
     elif translator.calibration is None:

@@ -143,6 +143,7 @@ def analyse_tests(config: Config, folder: Path) -> None:
 
     from seq2seq.explain.analysis import PAGE, training_sources, write_analysis
     from seq2seq.training.completion import read_translations
+    from seq2seq.training.target_words import words_of_run
     from seq2seq.translator import Translator
 
     try:
@@ -150,8 +151,9 @@ def analyse_tests(config: Config, folder: Path) -> None:
         device = "cuda" if config.trainer.accelerator == "gpu" else config.trainer.accelerator
         reader = Translator.load(folder / "model", device, torch.float32)
         languages = config.data.src_lang, config.data.tgt_lang
-        sources = training_sources(folder)
-        write_analysis(folder / "analysis", tests, languages, sources, reader if reader.can_align else None)
+        texts = {"texts": training_sources(folder), "known": words_of_run(folder)}
+        reader = reader if reader.can_align else None
+        write_analysis(folder / "analysis", tests, languages, translator=reader, **texts)
     except UserError as error:
         log.warning("no analysis: %s; `seq2seq analyse --model %s` makes it", error, folder)  # the run is complete
     else:

@@ -10,7 +10,18 @@ from rich.table import Table
 from rich.text import Text
 from sacrebleu.metrics.base import Metric
 
-from seq2seq.evaluation.faults import FAULTS, INATTENTIVE, LANGUAGES, Triple, make_checks, words
+from seq2seq.evaluation.faults import (
+    FAULTS,
+    INATTENTIVE,
+    LANGUAGES,
+    Check,
+    Triple,
+    invented_share,
+    invented_words,
+    make_checks,
+    separates_words,
+    word_forms,
+)
 from seq2seq.evaluation.metrics import METRICS, require_same_length
 
 LENGTHS = (0, 1, 6, 11, 16, 21, 31, 41)  # for each group, the smallest number of words in a source
@@ -75,6 +86,24 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class InventedWord:
+    """A word that neither the sources of its translations nor the training text's targets have."""
+
+    word: str  # in lower case
+    count: int
+    line: Line  # of the lines with this word, the one with the lowest chrF++
+
+
+@dataclass(frozen=True)
+class InventedWords:
+    """How often translations have invented words, and how often people's references have words that count as such."""
+
+    share: float  # of the words of the translations
+    of_references: float  # the same share of the references' words
+    most_frequent: list[InventedWord]
+
+
+@dataclass(frozen=True)
 class Analysis:
     """Scores by groups, faults, and the lowest-scoring lines."""
 
@@ -84,6 +113,7 @@ class Analysis:
     signatures: dict[str, str]  # sacreBLEU's, of "bleu" and "chrf"
     groups: dict[str, list[Group]]  # by the names of GROUPS
     faults: list[Fault]
+    invented: InventedWords | None  # None: no words are known
     worst: list[Line]
     left_out: list[str]  # the analyses that were left out, and why
 
@@ -110,7 +140,15 @@ class Analysis:
         for line in self.worst:
             texts = "\n".join((line.source, line.hypothesis, line.reference))
             worst.add_row(escape(self.place(line)), f"{line.chrf:.1f}", Text(texts), end_section=True)
-        return Tables(scores, faults, *map(escape, self.left_out), worst)
+        return Tables(scores, faults, *map(escape, filter(None, [self.invented_text(), *self.left_out])), worst)
+
+    def invented_text(self) -> str:
+        """Return how many words are invented, and the most frequent ones, as a text; empty if no words are known."""
+        if self.invented is None:
+            return ""
+        each = (f"{one.word} ({one.count}, line {self.place(one.line)})" for one in self.invented.most_frequent)
+        shares = f"{self.invented.share:.1%} of the words, {self.invented.of_references:.1%} of the references' words"
+        return f"invented words: {shares}" + (f"; most frequent: {', '.join(each)}" if self.invented.share else "")
 
     def place(self, line: Line) -> str:
         """Return a line's number, after the name of its file if there are several files."""
@@ -124,6 +162,7 @@ def analyse(
     frequencies: Mapping[str, int] | None = None,
     focus: Sequence[Focus | None] | None = None,
     worst: int = 10,
+    known: Collection[str] | None = None,
 ) -> Analysis:
     """Score groups of translations, and find faults.
 
@@ -134,7 +173,8 @@ def analyse(
         frequencies: how often words occur in the training text (see `count_words`); None: not known.
         focus: a model's attention for every line of all files, None for a line that the model has not read; None
             without a model.
-        worst: number of lowest-scoring lines to return for each fault, and of all lines.
+        worst: number of lowest-scoring lines to return for each fault, and of all lines; and of invented words.
+        known: the words of the training text's targets in lower case; None: not known.
 
     Raises:
         UserError: sources, hypotheses and references differ in number, or there are none.
@@ -152,7 +192,7 @@ def analyse(
     if len(files) > 1:
         names = dict.fromkeys(one.name for one in files)
         grouped["file"] = [(name, [i for i, place in enumerate(places) if place[0] == name]) for name in names]
-    found, checked = _find_faults(texts, src_lang, tgt_lang, focus)
+    found, checked = _find_faults(texts, make_checks(texts, src_lang, tgt_lang, known), focus)
     lines = [
         Line(*places[i], scorer.score("chrf", [i]), found[i], text.source, text.hypothesis, text.reference)
         for i, text in enumerate(texts)
@@ -170,15 +210,16 @@ def analyse(
         scorer.signatures,
         {by: [scorer.group(*group) for group in groups] for by, groups in grouped.items()},
         faults,
+        None if known is None else _count_invented(lines, known, worst),
         lines[:worst],
-        _left_out(src_lang, tgt_lang, frequencies, focus),
+        _left_out(src_lang, tgt_lang, frequencies, focus, known),
     )
 
 
 def count_words(texts: Iterable[str], of: Iterable[str]) -> dict[str, int]:
     """Count how often the words of sources, in lower case, occur in a training text, which may have any length."""
-    wanted = {word.lower() for text in of for word in words(text)}
-    counts = Counter(word for text in texts for word in map(str.lower, words(text)) if word in wanted)
+    wanted = {word for text in of for word in word_forms(text)}
+    counts = Counter(word for text in texts for word in word_forms(text) if word in wanted)
     return dict(counts)
 
 
@@ -215,14 +256,25 @@ class _Scorer:
 
 def _rarest(source: str, frequencies: Mapping[str, int]) -> int | None:
     """Return how often the rarest word of a source occurs in the training text; None: the source has no word."""
-    return min((frequencies.get(word.lower(), 0) for word in words(source)), default=None)
+    return min((frequencies.get(word, 0) for word in word_forms(source)), default=None)
+
+
+def _count_invented(lines: Sequence[Line], known: Collection[str], most: int) -> InventedWords:
+    """Count the invented words of lines that are sorted by chrF++; return at most `most` of the words."""
+    found = [(word, line) for line in lines for word in invented_words(line.source, line.hypothesis, known)]
+    worst = dict(reversed(found))
+    counts = Counter(word for word, _ in found).most_common(most)
+    return InventedWords(
+        invented_share([(line.source, line.hypothesis) for line in lines], known),
+        invented_share([(line.source, line.reference) for line in lines], known),
+        [InventedWord(word, count, worst[word]) for word, count in counts],
+    )
 
 
 def _find_faults(
-    texts: Sequence[Triple], src_lang: str, tgt_lang: str, focus: Sequence[Focus | None] | None
+    texts: Sequence[Triple], checks: Mapping[str, Check], focus: Sequence[Focus | None] | None
 ) -> tuple[list[dict[str, str]], dict[str, int]]:
     """Return every line's faults, and how many lines were checked for each fault."""
-    checks = make_checks(texts, src_lang, tgt_lang)
     found = [{name: told for name, check in checks.items() if (told := check(text)) is not None} for text in texts]
     checked = dict.fromkeys(checks, len(texts))
     if focus is not None:
@@ -234,12 +286,19 @@ def _find_faults(
 
 
 def _left_out(
-    src_lang: str, tgt_lang: str, frequencies: Mapping[str, int] | None, focus: Sequence[Focus | None] | None
+    src_lang: str,
+    tgt_lang: str,
+    frequencies: Mapping[str, int] | None,
+    focus: Sequence[Focus | None] | None,
+    known: Collection[str] | None,
 ) -> list[str]:
     unknown = [lang for lang in dict.fromkeys((src_lang, tgt_lang)) if lang not in LANGUAGES]
+    is_spaced = separates_words(tgt_lang)
+    why = "the prepared text of the model's run is not here" if is_spaced else f"{tgt_lang} has no spaces between words"
     reasons = {
         "scores by rarity: no training text is given": frequencies is None,
         "inattention: no model is given": focus is None,
         f"numbers and negation: known for {' and '.join(LANGUAGES)}, not for {' and '.join(unknown)}": bool(unknown),
+        f"invented words: {why}": known is None,
     }
     return [f"left out: {reason}" for reason, holds in reasons.items() if holds]

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -19,10 +19,12 @@ FAULTS: Mapping[str, str] = {  # name → meaning
     "doubled_number": "a number occurs more often than in source and reference",
     "missing_name": "a name that the reference keeps is missing",
     "negation": "a negation of source and reference is lost, or one that neither has is added",
+    "invented_words": "words that neither the source nor the training text's targets have",
 }
 MARGIN = 10  # characters by which lengths must differ, whatever their ratio
 LONGEST_REPEATED = 4  # largest number of words of a phrase that is repeated at once
 IGNORED = 0.2  # a source token whose attention sums to less is ignored (Bérard et al. 2019)
+_UNSPACED = ("ja", "km", "lo", "my", "th", "zh")  # languages without spaces between words
 INATTENTIVE = 0.4  # smallest share of ignored source tokens of a translation with the fault `inattention`
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
@@ -73,13 +75,38 @@ def words(text: str) -> list[str]:
     return [word.removesuffix("'s") for word in _WORD.findall(plain)]
 
 
-def make_checks(triples: Sequence[Triple], src_lang: str, tgt_lang: str) -> dict[str, Check]:
+def separates_words(language: str) -> bool:
+    """Return whether texts in a language have spaces between words, so that words can be looked up."""
+    return language.lower().replace("_", "-").partition("-")[0] not in _UNSPACED
+
+
+def word_forms(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return [word.lower() for word in words(text)]
+
+
+def invented_words(source: str, text: str, known: Collection[str]) -> list[str]:
+    """Return the words of a translation or reference, in lower case, that are neither in its source nor known."""
+    of_source = set(word_forms(source))
+    return [word for word in word_forms(text) if word not in known and word not in of_source]
+
+
+def invented_share(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> float:
+    """Return the share of invented words among all words of translations or references; pairs begin with the source."""
+    counts = [(len(invented_words(source, text, known)), len(words(text))) for source, text in pairs]
+    return sum(found for found, _ in counts) / max(1, sum(total for _, total in counts))
+
+
+def make_checks(
+    triples: Sequence[Triple], src_lang: str, tgt_lang: str, known: Collection[str] | None = None
+) -> dict[str, Check]:
     """Return the checks of FAULTS that texts of these languages allow, without `inattention`, which needs a model.
 
     Args:
         triples: all triples of the test set, from which names and untranslated words are found.
         src_lang: language of the sources; numbers and negation are checked if both languages are in LANGUAGES.
         tgt_lang: language of the translations.
+        known: words in lower case that are not invented; None: no words are looked up.
     """
     checks: dict[str, Check] = {
         "untranslated": _untranslated(triples),
@@ -95,6 +122,8 @@ def make_checks(triples: Sequence[Triple], src_lang: str, tgt_lang: str) -> dict
             "doubled_number": lambda triple: _doubled_number(triple, languages),
             "negation": lambda triple: _negation(triple, languages),
         }
+    if known is not None:
+        checks["invented_words"] = lambda triple: _joined(invented_words(triple.source, triple.hypothesis, known))
     return {name: checks[name] for name in FAULTS if name in checks}
 
 

@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from rich.table import Table
 from sacrebleu.metrics.chrf import CHRF
 
 from seq2seq.errors import UserError
-from seq2seq.evaluation.faults import lost_numbers, words
+from seq2seq.evaluation.faults import invented_share, lost_numbers, words
 from seq2seq.evaluation.loops import has_loop
 
 PROBES = 2000  # of all families together
@@ -50,6 +50,11 @@ class Family:
     copies: int  # translations that are the text itself, of three words or more
     chrf: float | None  # chrF++ against the references, regardless of case; None: there are none
     plain_chrf: float | None  # the same of the translations of the plain sentences
+    invented: float | None = None  # percent of the translations' words that are invented; None: no words are known
+
+
+HEADINGS = ("texts", "probes", "loops", "lost numbers", "lost parts", "copies", "chrF++", "of plain texts")
+HEADINGS += ("invented words, %",)
 
 
 def make_probes(pairs: Pairs, count: int = PROBES, seed: int = 1) -> dict[str, list[Probe]]:
@@ -76,15 +81,23 @@ def make_probes(pairs: Pairs, count: int = PROBES, seed: int = 1) -> dict[str, l
 
 
 def measure(
-    probes: Mapping[str, Sequence[Probe]], translate: Callable[[list[str]], list[str]], tgt_lang: str
+    probes: Mapping[str, Sequence[Probe]],
+    translate: Callable[[list[str]], list[str]],
+    tgt_lang: str,
+    known: Collection[str] | None = None,
 ) -> dict[str, Family]:
-    """Translate the probes and their plain sentences, and return what became of every family."""
+    """Translate the probes and their plain sentences, and return what became of every family.
+
+    known are the words of the training text's targets in lower case; None: invented words are not counted.
+    """
     texts = dict.fromkeys(text for family in probes.values() for probe in family for text in (probe.text, *probe.plain))
     found = dict(zip(texts, translate(list(texts)), strict=True))
-    return {name: _measure_family(family, found, tgt_lang) for name, family in probes.items()}
+    return {name: _measure_family(family, found, tgt_lang, known) for name, family in probes.items()}
 
 
-def _measure_family(probes: Sequence[Probe], found: Mapping[str, str], tgt_lang: str) -> Family:
+def _measure_family(
+    probes: Sequence[Probe], found: Mapping[str, str], tgt_lang: str, known: Collection[str] | None
+) -> Family:
     scored = [probe for probe in probes if probe.reference is not None]
     references = [[probe.reference or "" for probe in scored]]
     chrf = CHRF(word_order=2, lowercase=True)
@@ -96,13 +109,15 @@ def _measure_family(probes: Sequence[Probe], found: Mapping[str, str], tgt_lang:
         sum(bool(lost_numbers(_without(probe.text, probe.kept), found[probe.text], tgt_lang)) for probe in probes),
         sum(any(part not in found[probe.text] for part in probe.kept) for probe in probes),
         sum(found[probe.text].strip() == probe.text.strip() and len(words(probe.text)) > 2 for probe in probes),
-        *scores,
+        scores[0],
+        scores[1],
+        None if known is None else round(100 * invented_share([(p.text, found[p.text]) for p in probes], known), 2),
     )
 
 
 def table(families: Mapping[str, Family]) -> Table:
     """Return a table with a row for every family."""
-    shown = Table("texts", "probes", "loops", "lost numbers", "lost parts", "copies", "chrF++", "of plain texts")
+    shown = Table(*HEADINGS)
     for name, family in families.items():
         shown.add_row(name, *("" if value is None else f"{value}" for value in asdict(family).values()))
     return shown

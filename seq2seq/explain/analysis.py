@@ -1,7 +1,7 @@
 """Analyse finished translations, and write the analysis into a folder."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from seq2seq.errors import UserError
@@ -23,6 +23,7 @@ def write_analysis(
     texts: Iterable[str] | None = None,
     translator: Translator | None = None,
     worst: int = 10,
+    known: Collection[str] | None = None,
 ) -> Analysis:
     """Analyse translations of test sets, and write the page and the numbers into the folder `output`.
 
@@ -35,6 +36,7 @@ def write_analysis(
         texts: sources of the training text, for scores by rarity; None: no scores by rarity.
         translator: the model whose attention to the source is measured; None: attention is left out.
         worst: number of lines to show for each fault, and number of lines with the lowest scores.
+        known: the words of the training text's targets in lower case; None: invented words are left out.
 
     Raises:
         UserError: the output cannot be written, or the translator has no attention to the source.
@@ -44,7 +46,7 @@ def write_analysis(
     frequencies = None if texts is None else count_words(texts, sources)
     with output_folder(output), open_output(output / NUMBERS) as numbers, open_output(output / PAGE) as page:
         focus = None if translator is None else find_focus(translator, sources, hypotheses)
-        analysis = analyse(files, *languages, frequencies, focus, worst)
+        analysis = analyse(files, *languages, frequencies, focus, worst, known)
         numbers(json.dumps(analysis.to_dict(), ensure_ascii=False))
         page(write_analysis_page(analysis, [test_set.name for test_set in files]).removesuffix("\n"))
     return analysis

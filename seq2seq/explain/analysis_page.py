@@ -19,6 +19,7 @@ def write_analysis_page(analysis: Analysis, files: Sequence[str]) -> str:
     """
     names = escape(", ".join(files))
     scores = f"{analysis.num_sentences:,} sentences: BLEU {analysis.bleu:.1f}, chrF++ {analysis.chrf:.1f}"
+    shares = {"invented_words": f'<p class="left-out">{escape(analysis.invented_text())}</p>'}
     return fill(
         "analysis.html",
         _STYLES,
@@ -30,7 +31,7 @@ def write_analysis_page(analysis: Analysis, files: Sequence[str]) -> str:
         faults="".join(
             f"<details><summary><b>{_words(fault.name)}</b><span>{fault.count:,}</span><span>{fault.share:.1%}</span>"
             f"<small>{escape(FAULTS[fault.name])}</small></summary>"
-            f"{_lines(analysis, fault.worst, fault.name)}</details>"
+            f"{shares.get(fault.name, '')}{_lines(analysis, fault.worst, fault.name)}</details>"
             for fault in analysis.faults
         ),
         left_out="".join(f'<p class="left-out">{escape(reason)}</p>' for reason in analysis.left_out),

@@ -12,7 +12,7 @@ from typing import Any
 
 import sentencepiece
 
-from seq2seq.cache import cached_folder, digest_once
+from seq2seq.cache import cached_folder, digest_once, is_complete
 from seq2seq.errors import UserError
 from seq2seq.lines import explain_os_error
 from seq2seq.settings.data import DataConfig, TokenizerConfig, cache_root
@@ -76,6 +76,17 @@ def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, workers: Worker
     folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, splits, digests), build)
     logger.info("prepared text: %s", folder)
     return folder
+
+
+def find_prepared(data: DataConfig, tokenizer: TokenizerConfig) -> Path | None:
+    """Return the folder that `prepare_folder` would return; None: the text is not prepared, or damaged.
+
+    Raises:
+        UserError: a corpus is missing, or the cache cannot be read.
+    """
+    splits = find_splits(data)
+    folder = cache_root(data.cache) / _cache_key(data, tokenizer, splits, _digest_inputs(splits, tokenizer))
+    return folder if is_complete(folder) else None
 
 
 def _digest_inputs(splits: Splits, tokenizer: TokenizerConfig) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from seq2seq.training.finetune import mean_weights
 from seq2seq.training.measurement import (
     Tests,
     calibrate_on,
+    invented_shares,
     probe,
     reliabilities,
     run_translator,
@@ -46,6 +47,7 @@ from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
 from seq2seq.training.run_files import write_text
 from seq2seq.training.run_state import list_checkpoints
+from seq2seq.training.target_words import target_words
 
 log = logging.getLogger(__name__)
 TRANSLATIONS = "translations"  # a run's folder with its translations of the test sets
@@ -100,9 +102,12 @@ def complete_run(config: Config, folder: Path, data: PreparedData, training: Tra
     facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
     if scores:
         console.print(scores_table(scores))
+    known = target_words(data.folder, config.data.tgt_lang)
+    if known is not None:
+        facts["invented_words"] = invented_shares(data.tests, translations, known)
     confidences = reliabilities(of_tests, data.tests) if translator.calibration else {}
     facts["confidence"] = {name: of_set.to_dict() for name, of_set in confidences.items()}
-    families = probe(translator, data.tests, config.training.probes)
+    families = probe(translator, data.tests, config.training.probes, known)
     facts["robustness"] = to_plain(families)
     bundle.model.cpu()
     card = model_card(config, facts, scores, worst(data.tests, translations), confidences, families)

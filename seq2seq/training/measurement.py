@@ -2,7 +2,8 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import torch
 from sacrebleu.metrics.chrf import CHRF
@@ -10,6 +11,7 @@ from sacrebleu.metrics.chrf import CHRF
 from seq2seq.bundle import Bundle
 from seq2seq.errors import UserError
 from seq2seq.evaluation.calibration import LEAST, Reliability, are_acceptable, calibrate, measure_reliability
+from seq2seq.evaluation.faults import invented_share
 from seq2seq.evaluation.robustness import Family, make_probes, measure
 from seq2seq.interface import Translation
 from seq2seq.settings.bundle import Calibration
@@ -75,7 +77,7 @@ def reliabilities(translations: Mapping[str, Sequence[Translation]], tests: Test
     }
 
 
-def probe(translator: Translator, tests: Tests, count: int) -> dict[str, Family]:
+def probe(translator: Translator, tests: Tests, count: int, known: Collection[str] | None) -> dict[str, Family]:
     """Translate unusual forms of the test sentences; none if there are too few sentences, or none are wanted."""
     pairs = [pair for of_set in tests.values() for pair in of_set]
     if not count or not pairs:
@@ -85,7 +87,18 @@ def probe(translator: Translator, tests: Tests, count: int) -> dict[str, Family]
     except UserError:  # single words
         return {}
     log.info("translating %s unusual sentences", f"{sum(map(len, probes.values())):,}")
-    return measure(probes, translator.translate, translator.tgt_lang)
+    return measure(probes, translator.translate, translator.tgt_lang, known)
+
+
+def invented_shares(tests: Tests, texts: Mapping[str, Sequence[str]], known: Collection[str]) -> dict[str, Any]:
+    """Return each test set's share of invented words among the translations' words, and among the references' words."""
+    return {
+        name: {
+            "translations": round(invented_share(zip((src for src, _ in pairs), texts[name], strict=True), known), 5),
+            "references": round(invented_share(pairs, known), 5),
+        }
+        for name, pairs in tests.items()
+    }
 
 
 def worst(tests: Tests, translations: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:

@@ -14,7 +14,7 @@ from seq2seq.bundle import example
 from seq2seq.drafts import replacing
 from seq2seq.evaluation.calibration import ACCEPTABLE, Reliability, bar
 from seq2seq.evaluation.metrics import Scores
-from seq2seq.evaluation.robustness import Family
+from seq2seq.evaluation.robustness import HEADINGS, Family
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.dataset import PreparedData
@@ -215,10 +215,11 @@ def _families(found: Mapping[str, Family]) -> str:
 ## Unusual texts
 
 What becomes of unusual forms of test sentences: translations that repeat something endlessly, that lack a number of the
-source or a placeholder or emoji, and that are mere copies; chrF++ regardless of case.
+source or a placeholder or emoji, and that are mere copies; chrF++ regardless of case; words that neither the source nor
+the training text has.
 
-| texts | probes | loops | lost numbers | lost parts | copies | chrF++ | of plain texts |
-|---|---|---|---|---|---|---|---|
+| {" | ".join(HEADINGS)} |
+|{"---|" * len(HEADINGS)}
 {rows}
 """
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from seq2seq.errors import UserError
 from seq2seq.evaluation.analysis import Analysis, Focus, Translated, analyse, count_words, in_ranges
 from seq2seq.evaluation.faults import FAULTS
+from seq2seq.explain.analysis_page import write_analysis_page
 
 FREQUENCIES = {"gato": 3, "ve": 7, "una": 9, "bola": 51, "azul": 60, "y": 70, "la": 80, "leche": 99}  # el: none
 
@@ -28,7 +29,7 @@ SOURCES = [*FIRST.sources, *SECOND.sources]
 @pytest.fixture(scope="module")
 def analysis() -> Analysis:
     focus = [Focus(0.9, 1.0), None, *[Focus(0.1, 1.0)] * 118]
-    return analyse([FIRST, SECOND], frequencies=FREQUENCIES, focus=focus, worst=5)
+    return analyse([FIRST, SECOND], frequencies=FREQUENCIES, focus=focus, worst=5, known=FREQUENCIES)
 
 
 def scores(lines: list[int]) -> tuple[int, float, float]:
@@ -73,7 +74,7 @@ def test_attention_is_a_fault_of_the_lines_that_the_model_read(analysis: Analysi
 
 def test_the_json_has_one_form(analysis: Analysis) -> None:
     plain = json.loads(json.dumps(analysis.to_dict()))
-    assert " ".join(plain) == "num_sentences bleu chrf signatures groups faults worst left_out"
+    assert " ".join(plain) == "num_sentences bleu chrf signatures groups faults invented worst left_out"
     assert (list(plain["signatures"]), list(plain["groups"])) == (["bleu", "chrf"], ["length", "rarity", "file"])
     groups = [group for groups in plain["groups"].values() for group in groups]
     assert {" ".join(group) for group in groups} == {"name num_sentences bleu chrf"}
@@ -90,7 +91,26 @@ def test_what_was_not_looked_at_is_named() -> None:
         "left out: scores by rarity: no training text is given",
         "left out: inattention: no model is given",
         "left out: numbers and negation: known for en and es, not for de",
+        "left out: invented words: the prepared text of the model's run is not here",
     ]
+    assert analyse([FIRST], "en", "zh-TW").left_out[-1] == "left out: invented words: zh-TW has no spaces between words"
+
+
+def test_invented_words_are_counted_beside_those_of_references() -> None:
+    hypotheses = ["el gatuno ve", "Un Gatuno perruno", "el gato"]
+    test_set = Translated("a", ["a", "b", "perruno"], hypotheses, ["el gato ve", "el gatete", "el gato"])
+    analysis = analyse([test_set], known={"el", "gato", "ve", "un"}, worst=1)
+    assert analysis.invented is not None
+    assert (analysis.invented.share, analysis.invented.of_references) == (3 / 8, 1 / 7)
+    assert [(one.word, one.count, one.line.hypothesis) for one in analysis.invented.most_frequent] == [
+        ("gatuno", 2, "Un Gatuno perruno")
+    ]
+    assert (analysis.faults[-1].count, analysis.faults[-1].worst[0].faults["invented_words"]) == (2, "gatuno, perruno")
+    out = io.StringIO()
+    Console(file=out, width=200).print(analysis.table())
+    text = "invented words: 37.5% of the words, 14.3% of the references' words; most frequent: gatuno (2, line 2)"
+    assert text in out.getvalue()
+    assert text.replace("'", "&#x27;") in write_analysis_page(analysis, ["a"])
 
 
 def test_the_table_shows_markup_as_it_is() -> None:

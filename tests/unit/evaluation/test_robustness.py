@@ -96,6 +96,8 @@ def test_a_family_is_measured_beside_its_plain_sentences():
     copied = measure(probes, lambda texts: texts, "es")
     assert copied["odd punctuation"].copies == copied["odd punctuation"].probes
     assert table(good).row_count == 10
+    assert {family.invented for family in measure(probes, looping, "es", {"no"}).values()} == {100}
+    assert {family.invented for family in measure(probes, looping, "es", {"sí"}).values()} == {0}
 
 
 def test_a_long_run_is_counted_in_one_pass() -> None:

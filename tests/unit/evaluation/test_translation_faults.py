@@ -10,6 +10,7 @@ CONTEXT = [  # other lines of the test set: Tom and Roma are names, "no" and "a"
     Triple("I know Tom and no one in Roma.", "Conozco a Tom y a nadie en Roma.", "Conozco a Tom y a nadie en Roma."),
     Triple("A dog, a cat, or no dog?", "¿Un perro, un gato, o no?", "¿Un perro, un gato o no? A Tom no."),
 ]
+KNOWN = {"el", "tiene", "perros", "perro", "n", "º"}  # of the training text
 
 FAULTY = [
     ("untranslated", "The cat sleeps.", "The cat sleeps.", "El gato duerme.", "the cat sleeps"),
@@ -31,6 +32,13 @@ FAULTY = [
     ("negation", "I don’t know him.", "Lo conozco.", "No lo conozco.", "lost: don't"),
     ("negation", "I know nobody.", "Conozco a todos.", "No conozco a nadie.", "lost: nobody"),
     ("negation", "I like it.", "No me gusta.", "Me gusta.", "added: no"),
+    (
+        "invented_words",
+        "The dogs are odd.",
+        "El perro RARUCHO es perro-raro, perruchó's.",
+        "",
+        "rarucho, es, raro, perruchó",
+    ),
 ]
 SOUND = [
     ("untranslated", "Tom!", "¡Tom!", "¡Tomás!"),  # a word that references have as often
@@ -56,11 +64,12 @@ SOUND = [
     ("negation", "Hardly anybody came.", "No vino casi nadie.", "No vino casi nadie."),  # the reference negates, too
     ("negation", "It is big, isn't it?", "Es grande, ¿verdad?", "Es grande, ¿no?"),
     ("negation", "There is a knot.", "Hay un nudo.", "Hay un nudo."),
+    ("invented_words", "Mr O’Neil-SMITH has 3 dogs.", "EL o'neil tiene 3 perros, Smith; ⟨1⟩ n.º 4€ 😀", "El perro."),
 ]
 
 
 def check(fault: str, triple: Triple, src_lang: str = "en", tgt_lang: str = "es") -> str | None:
-    return make_checks([triple, *CONTEXT], src_lang, tgt_lang)[fault](triple)
+    return make_checks([triple, *CONTEXT], src_lang, tgt_lang, KNOWN)[fault](triple)
 
 
 @pytest.mark.parametrize(("fault", "source", "hypothesis", "reference", "message"), FAULTY)
@@ -80,7 +89,7 @@ def test_the_other_direction_knows_both_languages() -> None:
 
 
 def test_numbers_and_negation_are_left_out_for_other_languages() -> None:
-    left_out = {"missing_number", "doubled_number", "negation", "inattention"}
+    left_out = {"missing_number", "doubled_number", "negation", "inattention", "invented_words"}
     for languages in (("en", "de"), ("fr", "es")):
         assert make_checks(CONTEXT, *languages).keys() == FAULTS.keys() - left_out
 
