@@ -120,6 +120,7 @@ class Checkpoints(Checkpoint):
         self._named: dict[str, list[str]] = {}  # names of the last checkpoints → the best ones that each records
         self._pending = False  # whether a validation is due before the next update
         self._last_save = self._clock()
+        self.on_best: Callable[[], None] = lambda: None  # called in process 0 after the best validation so far
 
     def best(self) -> list[Path]:
         """Return the best checkpoints, the best first; the earlier of equal ones first."""
@@ -161,6 +162,8 @@ class Checkpoints(Checkpoint):
             if best is not None:
                 link(self.folder / checkpoint_name(trainer.global_step), self.folder / best)
             self._remove_others()
+            if best is not None and self.best()[0].name == best:
+                self.on_best()
 
     def _minutes_are_up(self) -> bool:
         return self.minutes is not None and self._clock() - self._last_save >= 60 * self.minutes

@@ -1,6 +1,6 @@
 """The stage after training: the weights that are shipped, their loss and test scores, and all that is written of them.
 
-A run that is killed here and resumed repeats the stage.
+A run that is killed here and resumed repeats the stage. `save_best` writes the model of a run that still trains.
 """
 
 import logging
@@ -23,7 +23,7 @@ from seq2seq.evaluation.metrics import score
 from seq2seq.evaluation.robustness import to_plain
 from seq2seq.extras import resume_command
 from seq2seq.files import read_lines
-from seq2seq.model.build import build_model
+from seq2seq.model.build import build_without_values
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.pickled_weights import DamagedError
 from seq2seq.settings.bundle import BundleConfig
@@ -46,7 +46,7 @@ from seq2seq.training.measurement import (
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
 from seq2seq.training.run_files import write_text
-from seq2seq.training.run_state import list_checkpoints
+from seq2seq.training.run_state import list_checkpoints, step_of
 from seq2seq.training.target_words import target_words
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ TRANSLATIONS = "translations"  # a run's folder with its translations of the tes
 
 @dataclass(frozen=True)
 class TrainingEnd:
-    """How training ended."""
+    """How training ended, or how far it is."""
 
     updates: int
     epochs: float
@@ -71,25 +71,23 @@ def complete_run(config: Config, folder: Path, data: PreparedData, training: Tra
     """Write the model, test it, and write the scores.
 
     Raises:
-        StoppedError: a signal ended the training, which leaves little time; the model is written and not measured.
+        StoppedError: a signal ended the training, which leaves little time; the best model so far is written.
         UserError: all checkpoints are damaged, or a file cannot be written.
     """
     console = Console(stderr=True)
-    model, names = shipped_model(config, folder, data, training)
-    settings = BundleConfig(
-        config.model, config.search, config.data.src_lang, config.data.tgt_lang, trained_length(data)
-    )
-    facts = _facts(config, data, training, model) | {"weights": names}
-    if not training.stopped_by:
-        facts["validation_loss"] = round(validation_loss(model, config, data, training.device), 4)
-    bundle = Bundle(model.cpu(), data.tokenizer, settings)
-    _save(folder, bundle, model_card(config, facts))  # testing takes long and may be killed
-    draw_curves(folder)
     if training.stopped_by:
+        save_best(config, folder, data, training)
+        draw_curves(folder)
         raise StoppedError(
             f"stopped by {training.stopped_by} after update {training.updates}: a usable model is in "
             f"{folder / 'model'}; go on with `{resume_command(folder)}`"
         )
+    bundle, names = shipped_bundle(config, folder, data, training, config.training.final_weights)
+    facts = _facts(config, data, training, bundle) | {"weights": names}
+    facts["validation_loss"] = round(validation_loss(bundle.model, config, data, training.device), 4)
+    bundle.model.cpu()
+    _save(folder, bundle, model_card(config, facts))  # testing takes long and may be killed
+    draw_curves(folder)
     translator = run_translator(bundle, config, training.device)
     bundle.config.calibration = translator.calibration = calibrate_on(translator, data.validation_pairs)
     of_tests = translate_tests(translator, data.tests)
@@ -123,10 +121,24 @@ def _save(folder: Path, bundle: Bundle, card: str) -> None:
         raise UserError(f"{error}: make room, then `{resume_command(folder)}`") from error
 
 
-def shipped_model(
-    config: Config, folder: Path, data: PreparedData, training: TrainingEnd
-) -> tuple[EncoderDecoder, list[str]]:
-    """Return the model that training.final_weights asks for, and the names of the checkpoints with its weights.
+def save_best(config: Config, folder: Path, data: PreparedData, training: TrainingEnd) -> None:
+    """Write the model of a run that goes on: its best weights so far, or the last ones before its first validation.
+
+    A complete run that was given more updates keeps its measured model, to which results.json belongs.
+
+    Raises:
+        UserError: all checkpoints are damaged, or the model cannot be written.
+    """
+    if not (folder / "results.json").exists():
+        bundle, names = shipped_bundle(config, folder, data, training, "best")
+        facts = _facts(config, data, training, bundle)
+        _save(folder, bundle, model_card(config, facts | {"weights_after": step_of(Path(names[0]))}))
+
+
+def shipped_bundle(
+    config: Config, folder: Path, data: PreparedData, training: TrainingEnd, wanted: str
+) -> tuple[Bundle, list[str]]:
+    """Return the model that training.final_weights=wanted asks for, and the names of the checkpoints with its weights.
 
     `auto` takes the best weights if training ran out of patience, else the latest. With a running average, every
     checkpoint's `state_dict` is the average. A damaged checkpoint is left out, with a warning.
@@ -134,7 +146,6 @@ def shipped_model(
     Raises:
         UserError: all checkpoints are damaged.
     """
-    wanted = config.training.final_weights
     if wanted == AUTO:
         wanted = "best" if training.is_out_of_patience else "last"
     best = [path for path in training.best if path.exists()] if wanted in ("best", "average") else []
@@ -146,9 +157,12 @@ def shipped_model(
         states = dict(islice(_read_states([*best, *last]), 1))
     if not states:
         raise UserError(f"all checkpoints in {folder / 'checkpoints'} are damaged: restore one from a copy")
-    model = build_model(config.model, *data.tokenizer.sizes)
-    model.load_state_dict(mean_weights(list(states.values())))
-    return model.eval(), [path.name for path in states]
+    model = build_without_values(config.model, *data.tokenizer.sizes)  # draws no random number of the training's
+    model.load_state_dict(mean_weights(list(states.values())), assign=True)
+    settings = BundleConfig(
+        config.model, config.search, config.data.src_lang, config.data.tgt_lang, trained_length(data)
+    )
+    return Bundle(model.eval(), data.tokenizer, settings), [path.name for path in states]
 
 
 def _read_states(paths: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Tensor]]]:
@@ -205,12 +219,12 @@ def read_translations(run: Path) -> list[Translated]:
     return found
 
 
-def _facts(config: Config, data: PreparedData, training: TrainingEnd, model: EncoderDecoder) -> dict[str, Any]:
+def _facts(config: Config, data: PreparedData, training: TrainingEnd, bundle: Bundle) -> dict[str, Any]:
     """Return the facts for results.json and the model card that need no measurement."""
     return {
         "name": config.name,
         "version": __version__,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": sum(parameter.numel() for parameter in bundle.model.parameters()),
         "updates": training.updates,
         "epochs": round(training.epochs, 2),
         "training_seconds": round(training.seconds, 1),

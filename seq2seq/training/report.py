@@ -250,8 +250,11 @@ def model_card(
     signatures = "\n".join(f"- `{m.signature}`" for s in list(scores.values())[:1] for m in (s.bleu, s.chrf, s.ter))
     failures = "\n".join(f"| {_cell(a)} | {_cell(c)} | {_cell(b)} |" for a, b, c in samples)
     began = f"It began with the weights of `{'/'.join(Path(config.init).parts[-2:])}`." if config.init else ""
-    loss = facts.get("validation_loss")  # not measured if a signal ended the training
-    ended = f"seed {config.seed}." + ("" if loss is None else f" Validation loss: {loss} nats per token.")
+    ended = f"seed {config.seed}. "
+    if "weights_after" in facts:
+        ended += f"The run is not finished: these are the weights after update {facts['weights_after']:,}."
+    else:
+        ended += f"Validation loss: {facts['validation_loss']} nats per token."
     corpora = ", ".join(f"`{Path(file['name']).name}`" for file in facts["data"]["files"])
     return f"""---
 language: [{src}, {tgt}]

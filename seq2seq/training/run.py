@@ -23,7 +23,7 @@ from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
 from seq2seq.training.checkpoint_files import describe_run
 from seq2seq.training.checkpoints import Checkpoints
-from seq2seq.training.completion import TrainingEnd, complete_run
+from seq2seq.training.completion import TrainingEnd, complete_run, save_best
 from seq2seq.training.computation import recompute_layers
 from seq2seq.training.early_checks import is_done
 from seq2seq.training.finetune import make_model
@@ -66,6 +66,9 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     console.print(summary_table(config, data, (named, ruled), updates_per_epoch, count(module), hardware(trainer)))
     if rank() == 0:
         point_latest(folder)
+    callback_of(trainer, Checkpoints).on_best = lambda: save_best(
+        config, folder, data, training_end(trainer, updates_per_epoch)
+    )
     fit(trainer, module, config, data, checkpoint)
     best = best_value(folder, config.training.monitor) if trainer.is_global_zero else None
     best = trainer.strategy.broadcast(best)  # a search continues alike in all processes
@@ -75,7 +78,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
 
 
 def training_end(trainer: L.Trainer, updates_per_epoch: float) -> TrainingEnd:
-    """Return how training ended."""
+    """Return how training ended, or how far it is."""
     budget = callback_of(trainer, Budget)
     return TrainingEnd(
         updates=trainer.global_step,

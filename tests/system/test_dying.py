@@ -12,6 +12,8 @@ from small_run import BASE, PAIR, VARIANTS, checkpoints, fails_in_one_line, last
 
 from seq2seq.bundle import load_bundle
 from seq2seq.training.run_files import read_run
+from seq2seq.translator import Translator
+from tests.toy import PAIRS
 
 pytestmark = pytest.mark.system
 
@@ -70,6 +72,21 @@ def test_killed_while_testing_leaves_a_model_and_is_gone_on_from(launcher: Launc
     assert json.loads((run / "results.json").read_text())["updates"] == 5
     assert (run / "model/model.safetensors").read_bytes() == new
     assert "| test | 10 |" in (run / "model/README.md").read_text()
+
+
+def test_killed_after_its_first_validation_a_run_has_a_model_that_its_end_replaces(
+    launcher: Launcher, workdir: Path
+) -> None:
+    run = workdir / "runs/run"
+    result = launcher.train(*BASE, "name=run", cwd=workdir, until="update 10 ")
+    assert result.status == -signal.SIGKILL, result.output
+    assert "The run is not finished: these are the weights after update 8.\n" in (run / "model/README.md").read_text()
+    assert len(Translator.load(run, "cpu").translate([PAIRS[0][0]])) == 1
+    best = (run / "model/model.safetensors").read_bytes()
+    resumed = launcher.train("resume=runs/run", cwd=workdir)
+    assert resumed.status == 0, resumed.output
+    assert (run / "model/model.safetensors").read_bytes() != best
+    assert "not finished" not in (run / "model/README.md").read_text()
 
 
 KILL = """

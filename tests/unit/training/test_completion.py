@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning import LightningModule, Trainer
 from resuming import run, small_config
 
 from seq2seq.bundle import load_bundle
@@ -15,9 +16,11 @@ from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.prepare import prepare
 from seq2seq.training import completion
-from seq2seq.training.completion import TrainingEnd, complete_run, keep_translations, read_translations, shipped_model
-from seq2seq.training.run import train
+from seq2seq.training.checkpoints import Checkpoints
+from seq2seq.training.completion import TrainingEnd, complete_run, keep_translations, read_translations, shipped_bundle
+from seq2seq.training.run import train, training_end
 from seq2seq.training.run_files import list_checkpoints, read_metrics
+from seq2seq.training.run_state import step_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_end")]
 
@@ -75,13 +78,42 @@ def test_after_a_signal_the_model_is_written_without_a_measurement(
     end = TrainingEnd(11, 1.0, 1.0, False, "SIGTERM", [], "a machine", torch.device("cpu"))
     with pytest.raises(StoppedError, match=r"stopped by SIGTERM after update 11: a usable model is in .*run/model"):
         complete_run(config, folder, data, end)
-    assert "on a machine, seed 1.\n" in (folder / "model" / "README.md").read_text()
+    unfinished = "on a machine, seed 1. The run is not finished: these are the weights after update 11.\n"
+    assert unfinished in (folder / "model" / "README.md").read_text()
     assert not (folder / "results.json").exists()
+
+
+def test_while_a_run_trains_its_model_has_the_best_weights_but_a_complete_one_stays(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss soon rises, so the best weights are none of the last; a complete run is extended in the end."""
+    folder, data = tmp_path / "run", prepare(config.data, config.tokenizer)
+    config.trainer.validate_every = 2
+    models, on_validation_end = dict[int, bytes](), Checkpoints.on_validation_end
+
+    def note(self: Checkpoints, trainer: Trainer, module: LightningModule) -> None:
+        on_validation_end(self, trainer, module)
+        models[trainer.global_step] = (folder / "model/model.safetensors").read_bytes()
+        if "not finished" in (folder / "model/README.md").read_text():
+            bundle, names = shipped_bundle(config, folder, data, training_end(trainer, 1.0), "best")
+            assert f"after update {step_of(Path(names[0]))}." in (folder / "model/README.md").read_text()
+            weights = load_bundle(folder / "model").model.state_dict()
+            assert all(torch.equal(value, weights[name]) for name, value in bundle.model.state_dict().items())
+
+    monkeypatch.setattr(Checkpoints, "on_validation_end", note)
+    results(config, folder, "last")
+    assert 1 < len(set(models.values())) < len(models)
+    models.clear()
+    config.trainer.max_steps, config.training.learning_rate = 19, 1e-3
+    before = (folder / "model/model.safetensors").read_bytes()
+    train(config, folder, list_checkpoints(folder / "checkpoints")[-1])
+    assert set(models.values()) == {before}
+    assert (folder / "model/model.safetensors").read_bytes() != before
 
 
 def shipped(config: Config, data: PreparedData, folder: Path, best: list[Path]) -> list[str]:
     end = TrainingEnd(11, 1.0, 1.0, False, None, best, "", torch.device("cpu"))
-    return shipped_model(config, folder, data, end)[1]
+    return shipped_bundle(config, folder, data, end, config.training.final_weights)[1]
 
 
 def test_a_damaged_best_checkpoint_is_left_out_with_a_warning(

@@ -8,14 +8,15 @@ from seq2seq.training.report import model_card
 
 FACTS = {
     "parameters": 1000, "version": "0", "updates": 3, "training_seconds": 6.0, "hardware": "a machine",
-    "validation_loss": None, "data": {"files": [], "sizes": {"train": 10}}, "model": {}, "training": {},
+    "validation_loss": 2.125, "data": {"files": [], "sizes": {"train": 10}}, "model": {}, "training": {},
 }  # fmt: skip
 
 
 def test_the_card_tells_the_validation_loss() -> None:
-    card = model_card(Config(name="x"), FACTS | {"validation_loss": 2.125})
+    card = model_card(Config(name="x"), FACTS)
     assert "3 updates in 0.1 minutes on a machine, seed 1. Validation loss: 2.125 nats per token.\n" in card
-    assert "None" not in card
+    unfinished = model_card(Config(name="x"), FACTS | {"weights_after": 2000})
+    assert "seed 1. The run is not finished: these are the weights after update 2,000.\n" in unfinished
 
 
 @pytest.mark.parametrize(("src", "tgt", "text"), [("en", "es", "The ball is blue."), ("es", "en", "La bola es azul.")])
