@@ -185,6 +185,7 @@ class Translation:
     tokens: list[str]  # subwords
     alignment: list[tuple[int, int]] | None = None  # source word, target word, from 0; None: not asked for
     parts: tuple[Hypothesis, ...] = ()  # the hypotheses of the segments that the text was translated in
+    part_texts: tuple[str, ...] = ()  # their texts, with symbols in place of the strings that stay the same
     # probability that it is acceptable (docs/evaluation.md), of several segments the least; None: the model is not
     # calibrated, or the text has no words
     confidence: float | None = None

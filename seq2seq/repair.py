@@ -1,37 +1,29 @@
 """Translates unusual texts as a model's usual ones, and searches again where a translation has a plain fault.
 
-A model of everyday sentences has seen neither capitals nor placeholders, and copies numbers badly. So (a) text in
-capitals is translated in small letters, (b) text without a final stop, to whose translation the model adds one, is
-translated with it, (c) placeholders, links and emoji that a translation loses are taken out and put back by the
-alignment of words, (d) a translation that lacks a number is searched again with this number as a required phrase, and
-(e) one that repeats itself endlessly is searched again without repeated n-grams.
+A model of everyday sentences has not seen capitals, and copies numbers badly. So (a) text in capitals is translated in
+small letters, (b) text without a final stop, to whose translation the model adds one, is translated with it, (c) a
+translation that lacks a number is searched again with this number as a required phrase, and (d) one that repeats itself
+endlessly is searched again without repeated n-grams. `seq2seq.kept` keeps strings such as placeholders.
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from seq2seq.documents.marked import KEPT, OBJECT, Kind
-from seq2seq.documents.marked import Segment as Markup
-from seq2seq.documents.placing import place
-from seq2seq.errors import UserError
 from seq2seq.evaluation.faults import DIGITS, lost_numbers
 from seq2seq.evaluation.loops import has_loop, without_runs
-from seq2seq.interface import Hypothesis, SearchRequest
+from seq2seq.interface import SearchRequest
+from seq2seq.kept import Align, Found, Search, insert, search_each
+from seq2seq.text.masks import SYMBOL, Masked, hide, symbol
 from seq2seq.text.tokenizer import UNK, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translation import Alignment, Segment, encode_phrases
+from seq2seq.translation import Alignment, Segment, encode_phrases, with_text
 
 NGRAM = 3  # tokens: no such n-gram is repeated when a looping translation is searched again
-_KEPT_OR_NUMBER = re.compile(rf"(?:{KEPT.pattern})|{DIGITS.pattern}", re.VERBOSE)
+_SYMBOL_OR_NUMBER = re.compile(rf"{SYMBOL.pattern}|{DIGITS.pattern}")
 _STOP_OF_WORD = re.compile(r"(?:\.|\.\w+|\b(?:[^\W\d_a-zà-ÿ]+|[^\W\d_]|etc))\.$")  # of "…", "p.m.", "EE. UU.", "p. m."
 _LETTER = re.compile(r"[^\W\d_]")
 _SENTENCE = re.compile(r"(?:^|[.!?…:]\s+)[\"'“«‘(\[¿¡-]*(\w)")
-
-Found = list[tuple[Hypothesis, str]]  # the hypotheses of a segment and their texts, best first
-Search = Callable[[Sequence[Segment], SearchRequest], list[Found]]
-Align = Callable[[Sequence[Segment], Sequence[Hypothesis]], list[Alignment]]
 
 
 def in_usual_case(text: str, tokenizer: Tokenizer) -> str:
@@ -46,7 +38,7 @@ def in_usual_case(text: str, tokenizer: Tokenizer) -> str:
     if not (is_in_capitals(text) or is_title):
         return text
     written = "".join(
-        _usual_form(part, tokenizer) if _LETTER.search(part) and not KEPT.search(part) else part for part in parts
+        _usual_form(part, tokenizer) if _LETTER.search(part) and hide(part, "") == part else part for part in parts
     )
     return _SENTENCE.sub(lambda match: match[0][:-1] + match[1].upper(), written)
 
@@ -84,17 +76,17 @@ def repair(
         tokenizers: the model's.
         tgt_lang: language of the translations, whose words for small numbers are known if it is in LANGUAGES.
         has_phrases: whether the engine can search with required phrases.
-        keeps: whether kept strings are taken out and put back; else the caller needs the words of the hypotheses.
+        keeps: whether numbers are taken out and put back; else the caller needs the words of the hypotheses.
     """
     may_change = [keeps and _is_plain(segment, tokenizers.source) for segment in segments]
     open_ended = [i for i, one in enumerate(segments) if may_change[i] and _adds_stop(one.text, found[i][0][1])]
     segments, found = list(segments), list(found)
     for i in open_ended:
-        segments[i] = _with_text(segments[i], f"{segments[i].text}.", tokenizers.source)
+        segments[i] = with_text(segments[i], f"{segments[i].text}.", tokenizers)
     closed = search_each([segments[i] for i in open_ended], request, search)
     for i, better in zip(open_ended, closed, strict=True):
         found[i] = better or found[i]
-    taken, mended, markups = list(segments), list(found), dict[int, Markup[str]]()
+    taken, mended, texts = list(segments), list(found), dict[int, Masked]()
 
     def search_again(chosen: Mapping[int, Segment], request: SearchRequest = request) -> None:
         chosen = {i: segment for i, segment in chosen.items() if segment.source.ids}
@@ -102,25 +94,27 @@ def repair(
             if better:
                 taken[i], mended[i] = chosen[i], better
 
-    def lift(chosen: Iterable[int], pattern: re.Pattern[str]) -> None:
-        lifted = {i: _lift(segments[i], pattern, tokenizers.source) for i in chosen if may_change[i]}
+    def lift(chosen: Iterable[int]) -> None:
+        lifted = {i: _lift(segments[i], tokenizers) for i in chosen if may_change[i]}
         search_again({i: segment for i, (segment, _) in lifted.items()})
-        for i, (segment, markup) in lifted.items():
+        for i, (segment, masked) in lifted.items():
             if taken[i] is segment or not segment.source.ids:
-                taken[i], markups[i] = segment, markup
+                taken[i], texts[i] = segment, masked
+
+    def lost_from(i: int) -> list[str]:
+        text, translation = (_without_symbols(text, tokenizers.source) for text in (taken[i].text, mended[i][0][1]))
+        return lost_numbers(text, translation, tgt_lang)
 
     def lacking_numbers() -> dict[int, list[str]]:
-        texts = [_without_marks(one.text, tokenizers.source) for one in taken]
-        lost = {i: lost_numbers(text, mended[i][0][1], tgt_lang) for i, text in enumerate(texts)}
-        return {i: numbers for i, numbers in lost.items() if numbers and not segments[i].source.phrases}
+        lost = {i: lost_from(i) for i, segment in enumerate(segments) if not segment.source.phrases}
+        return {i: numbers for i, numbers in lost.items() if numbers}
 
-    lift([i for i, one in enumerate(segments) if not _keeps(one.text, found[i][0][1])], KEPT)
     wanted: dict[int, Segment] = {}
     if has_phrases:
         wanted = {i: _with_phrases(taken[i], lost, tokenizers) for i, lost in lacking_numbers().items()}
         search_again(wanted)
     doubtful = [i for i in wanted if lost_numbers(mended[i][0][1], taken[i].text, tgt_lang)]  # other numbers came in
-    lift(dict.fromkeys([*doubtful, *lacking_numbers()]), _KEPT_OR_NUMBER)
+    lift(dict.fromkeys([*doubtful, *lacking_numbers()]))
     if not request.settings.no_repeat_ngram:
         settings = replace(request.settings, no_repeat_ngram=NGRAM)
         looping = {i: one for i, one in enumerate(taken) if has_loop(one.text, mended[i][0][1])}
@@ -128,41 +122,29 @@ def repair(
         for i, segment in looping.items():
             if may_change[i] and has_loop(segment.text, mended[i][0][1]):
                 mended[i] = [(one, without_runs(text)) for one, text in mended[i]]
-    for i, markup in markups.items():
+    for i, masked in texts.items():
         hypotheses = [one for one, _ in mended[i]]
         has_words = bool(taken[i].source.ids)
         ways = align([taken[i]] * len(hypotheses), hypotheses) if align and has_words else [None] * len(hypotheses)
-        texts = [
-            put_back(markup, text if has_words else "", way) for (_, text), way in zip(mended[i], ways, strict=True)
+        mended[i] = [
+            (one, _put_back(masked, segments[i], text if has_words else "", way))
+            for (one, text), way in zip(mended[i], ways, strict=True)
         ]
-        mended[i] = list(zip(hypotheses, texts, strict=True))
     for i in open_ended:
         mended[i] = [(one, _without_stop(text)) for one, text in mended[i]]
     return mended
 
 
-def search_each(segments: Sequence[Segment], request: SearchRequest, search: Search) -> list[Found]:
-    """Search all segments together or, if one of them cannot be searched, each alone; such a one has no translation."""
-    if not segments:
-        return []
-    try:
-        return search(segments, request)
-    except UserError:  # a text is too short for its phrases, or no n-gram is left
-        if len(segments) == 1:
-            return [[]]
-    return [one for segment in segments for one in search_each([segment], request, search)]
-
-
-def _without_marks(text: str, tokenizer: Tokenizer) -> str:
-    """Return a text without its kept strings and the symbols of its vocabulary, whose digits are no numbers."""
-    for symbol in tokenizer.user_symbols:
-        text = text.replace(symbol, " ")
-    return KEPT.sub(" ", text)
+def _without_symbols(text: str, tokenizer: Tokenizer) -> str:
+    """Return a text without its strings' symbols and those of its vocabulary, whose digits are no numbers."""
+    for tag in tokenizer.user_symbols:
+        text = text.replace(tag, " ")
+    return SYMBOL.sub(" ", text)
 
 
 def _is_plain(segment: Segment, tokenizer: Tokenizer) -> bool:
     """Return whether a part of a segment may be taken out: nothing is required of it, and no tag begins it."""
-    is_free = not (segment.source.prefix or segment.source.phrases or OBJECT in segment.text)
+    is_free = not (segment.source.prefix or segment.source.phrases)
     return is_free and not segment.text.startswith(tuple(tokenizer.user_symbols))
 
 
@@ -181,35 +163,23 @@ def _without_stop(text: str) -> str:
     return text if _STOP_OF_WORD.search(text) else text.removesuffix(".")
 
 
-def _keeps(source: str, translation: str) -> bool:
-    return Counter(KEPT.findall(source)) <= Counter(KEPT.findall(translation))
+def _lift(segment: Segment, tokenizers: Tokenizers) -> tuple[Segment, Masked]:
+    """Take the numbers out of a segment; return the rest, and the text with further symbols in place of the numbers."""
+    strings = list(segment.masked.strings)
+
+    def number(match: re.Match[str]) -> str:
+        if match[1] is None:
+            strings.append(match[0])
+        return match[0] if match[1] else symbol(len(strings))
+
+    text = _SYMBOL_OR_NUMBER.sub(number, segment.text)
+    rest = _SYMBOL_OR_NUMBER.sub(lambda match: match[0] if match[1] else " ", segment.text)
+    return with_text(segment, rest, tokenizers), Masked(text, tuple(strings))
 
 
-def _lift(segment: Segment, pattern: re.Pattern[str], tokenizer: Tokenizer) -> tuple[Segment, Markup[str]]:
-    """Take the matches of a pattern out of a segment; return the rest, and the text with marks in their places."""
-    markup: Markup[str] = Markup()
-    at = 0
-    for match in pattern.finditer(segment.text):
-        before = segment.text[at : match.start()].strip()
-        markup.add_text(f"{before} " if before else "")
-        markup.add_mark(Kind.POINT, match[0])
-        at = match.end()
-    markup.add_text(segment.text[at:].strip())
-    return _with_text(segment, markup.marked.text.strip(), tokenizer), markup
-
-
-def _with_text(segment: Segment, text: str, tokenizer: Tokenizer) -> Segment:
-    """Return a segment with another text, after the same tag."""
-    (ids,) = tokenizer.encode([text])
-    tag = segment.source.ids[: segment.tag_length]
-    return replace(segment, text=text, source=replace(segment.source, ids=[*tag, *ids] if ids else []))
-
-
-def put_back(markup: Markup[str], translation: str, alignment: Alignment | None) -> str:
-    """Return the translation with what was taken out, in its order, as words of their own or before punctuation."""
-    places = [place(markup.marked, translation, way) for way in (alignment, None)]
-    in_order = next(
-        (one for one in places if list(one.marks) == sorted(one.marks, key=lambda mark: mark.number)), places[1]
-    )
-    text = " ".join(f"{part} {kept or ''}" for part, kept in markup.fill(in_order))
-    return re.sub(r"\s+([.,;:!?…)\]»”]+)(?=\s|$)", r"\1", " ".join(text.split()))
+def _put_back(masked: Masked, segment: Segment, translation: str, alignment: Alignment | None) -> str:
+    """Return the translation with the numbers that `_lift` took out, and with the symbols of the segment."""
+    text = insert(masked, translation, alignment)
+    for index in range(len(segment.masked.strings), len(masked.strings)):
+        text = text.replace(symbol(index + 1), masked.strings[index])
+    return text

@@ -3,8 +3,9 @@
 import itertools
 import logging
 import math
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seq2seq.errors import UserError
 from seq2seq.interface import (
@@ -19,7 +20,7 @@ from seq2seq.interface import (
 )
 from seq2seq.segments import number_words, split_text
 from seq2seq.settings.bundle import Calibration
-from seq2seq.text.masks import Masked
+from seq2seq.text.masks import SYMBOL, Masked
 from seq2seq.text.normalise import one_line
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
@@ -81,15 +82,17 @@ class Segmenter:
             UserError: a phrase is empty, or a text with phrases has more than MAX_SOURCE_TOKENS tokens.
         """
         segments, target = [], self._tokenizer.target
-        whole = [self._tokenizer.mask(text.text) for text in texts]
-        encoded = self._tokenizer.source.encode([masked.text for masked in whole])
+        whole = [self._tokenizer.find_strings(text.text) for text in texts]
+        read = [text.text if masked.is_spelt else masked.text for text, masked in zip(texts, whole, strict=True)]
+        encoded = self._tokenizer.source.encode(read)
         for index, (text, masked, ids) in enumerate(zip(texts, whole, encoded, strict=True)):
             line = first_line + index
             parts, tag_length = self._cut(masked, ids, line, has_phrases=bool(text.phrases))
             for number, (part, part_ids) in enumerate(parts):
                 phrases = [*text.phrases, *(glossary.translations(part.text) if glossary else ())]
-                required = encode_phrases(list(map(part.apply, phrases)), target)
-                prefix = target.encode([part.apply(text.prefix)])[0] if text.prefix and number == 0 else []
+                required = encode_phrases([part.in_model(part.apply(phrase)) for phrase in phrases], target)
+                begun = part.in_model(part.apply(text.prefix)) if number == 0 else ""
+                prefix = target.encode([begun])[0] if begun else []
                 source = Source(part_ids, prefix, required, key=(line << 16) + number)
                 segments.append(Segment(index, part.text, source, tag_length, number == 0, part))
         return segments
@@ -98,7 +101,8 @@ class Segmenter:
         self, masked: Masked, ids: list[int], line: int, *, has_phrases: bool
     ) -> tuple[list[tuple[Masked, list[int]]], int]:
         """Return a text's segments with their ids, and the number of leading ids that are the text's tag."""
-        side, most = self._tokenizer.source, len(self._tokenizer.source.mask_ids)
+        side = self._tokenizer.source
+        most = len(masked.strings) if masked.is_spelt else len(side.mask_ids)
         if has_phrases and len(masked.strings) > most:
             masked = masked.part(masked.text, most)
             (ids,) = side.encode([masked.text])
@@ -115,18 +119,29 @@ class Segmenter:
 
         def lengths(texts: Sequence[str]) -> list[int]:
             """Count tokens; more strings than can be masked count as too many tokens."""
-            rows, cost = side.encode(texts), limit / most if masked.strings else 0
+            rows, cost = side.encode(list(map(masked.in_model, texts))), limit / most if masked.strings else 0
             return [max(len(row), int(cost * text.count("⟨"))) for row, text in zip(rows, texts, strict=True)]
 
         parts = [masked.part(part, most) for part in split_text(words, limit, lengths)]
         if sum(len(part.strings) for part in parts) < len(masked.strings):  # a symbol was cut
+            if masked.is_spelt:  # a string is too long for the model
+                return self._cut(Masked(masked.restore(masked.text)), ids, line, has_phrases=False)
             parts = [masked.part(words, most)]
-        rows = side.encode([part.text for part in parts])
+        rows = side.encode([part.in_model(part.text) for part in parts])
         encoded = [(part, [*tag_ids, *ids]) for part, ids in zip(parts, rows, strict=True) if ids]
         if len(ids) > MAX_SOURCE_TOKENS:
             message = "line %d has %d tokens, more than %d: cut into %d segments"
             log.warning(message, line, len(ids), MAX_SOURCE_TOKENS, len(encoded))
         return encoded, len(tag_ids)
+
+
+def with_text(segment: Segment, text: str, tokenizers: Tokenizers) -> Segment:
+    """Return a segment with another text, which has symbols of the segment, after the same tag."""
+    text = one_line(text)
+    (ids,) = tokenizers.source.encode([segment.masked.in_model(text)])
+    tag = segment.source.ids[: segment.tag_length]
+    source = replace(segment.source, ids=[*tag, *ids] if ids else [])
+    return replace(segment, text=text, source=source, masked=replace(segment.masked, text=text))
 
 
 def _split_tag(text: str, side: Tokenizer) -> tuple[str, str]:
@@ -151,12 +166,16 @@ def encode_phrases(phrases: Sequence[str], tokenizer: Tokenizer) -> list[list[in
 
 
 def join(
+    segments: Sequence[Segment],
     parts: Sequence[Sequence[tuple[Hypothesis, str]]],
     tokenizer: Tokenizer,
     alpha: float,
     calibration: Calibration | None = None,
 ) -> list[Translation]:
-    """Return a text's translations: the i-th translation joins the i-th hypotheses of the text's segments."""
+    """Return a text's translations: the i-th translation joins the i-th hypotheses of the text's segments.
+
+    The texts of the hypotheses have symbols, in whose place the translations have the strings.
+    """
     if not parts:
         return [Translation("", 0.0, 0.0, [])]
     translations = []
@@ -167,10 +186,12 @@ def join(
         if len(chosen) > 1:
             normalised = score / sum(len(hypothesis.ids) + 1 for hypothesis, _ in chosen) ** alpha
         tokens = [token for hypothesis, _ in chosen for token in tokenizer.tokens(hypothesis.ids)]
-        text = " ".join(filter(None, (text for _, text in chosen)))
-        hypotheses = tuple(hypothesis for hypothesis, _ in chosen)
+        restored = (segment.masked.restore(text) for segment, (_, text) in zip(segments, chosen, strict=True))
+        text, (hypotheses, texts) = " ".join(filter(None, restored)), zip(*chosen, strict=True)
         confidence = calibration and min(calibration.confidence(one.score, len(one.ids) + 1) for one in hypotheses)
-        translations.append(Translation(text, score, normalised, tokens, parts=hypotheses, confidence=confidence))
+        translations.append(
+            Translation(text, score, normalised, tokens, parts=hypotheses, part_texts=texts, confidence=confidence)
+        )
     return translations
 
 
@@ -193,7 +214,7 @@ def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
 
 def align_text(
     segments: Sequence[Segment], hypotheses: Sequence[Sequence[int]], scores: Sequence[TokenScores],
-    text: str, tokenizer: Tokenizers,
+    text: str, tokenizer: Tokenizers, texts: Sequence[str] | None = None,
 ) -> Alignment:  # fmt: skip
     """Return the alignment of words between a text and its translation, from the attention of each segment.
 
@@ -203,25 +224,47 @@ def align_text(
         scores: each segment's scores, with attention.
         text: the text.
         tokenizer: the model's tokenizers.
+        texts: each segment's translation, with symbols, some of which its ids may lack; None: they lack none.
     """
     joined, words_before = [], 0
     first_words = [0] * len(segments)
     if len(segments) > 1 or any(segment.tag_length for segment in segments):
-        masked = tokenizer.mask(text)
+        masked = tokenizer.find_strings(text)
         unmasked = [one_line(segment.masked.restore(segment.text)) for segment in segments]
         first_words = number_words(one_line(masked.restore(masked.text)), unmasked)
-    for segment, ids, token_scores, first_word in zip(segments, hypotheses, scores, first_words, strict=True):
-        rows = [row[segment.tag_length :] for row in token_scores.attention or []]
+    decoded = tokenizer.target.decode(list(map(list, hypotheses)))
+    for i, (segment, token_scores) in enumerate(zip(segments, scores, strict=True)):
+        masked, rows = segment.masked, [row[segment.tag_length :] for row in token_scores.attention or []]
         source = tokenizer.source.tokens(segment.source.ids[segment.tag_length :])
-        target = tokenizer.target.tokens(ids)
-        (decoded,) = tokenizer.target.decode([list(ids)])
-        number = segment.masked.word_number
+        target = tokenizer.target.tokens(hypotheses[i])
+        read, translation = masked.in_model(segment.text), texts[i] if texts else masked.from_model(decoded[i])
+        numbers = _number_words(masked, decoded[i], translation)
         joined += [
-            (first_word + number(segment.text, src), words_before + number(decoded, tgt))
+            (first_words[i] + masked.word_number(read, src), words_before + numbers[tgt])
             for src, tgt in align_words(source, target, rows)
+            if tgt < len(numbers)  # a subword that is a mere space is no word
         ]
-        words_before += len(segment.masked.restore(decoded).split())
+        words_before += len(masked.restore(translation).split())
     return joined
+
+
+def _number_words(masked: Masked, decoded: str, translation: str) -> list[int]:
+    """Return the number that each word of a decoded translation has in the translation with all strings.
+
+    Return none if the translation has other words: a text of mere strings is its own translation.
+    """
+    added = set(masked.lost(masked.from_model(decoded)))
+
+    def as_decoded(match: re.Match[str]) -> str:
+        return match[0] if match[1] in added else masked.in_model(match[0])
+
+    written = SYMBOL.sub(as_decoded, translation)
+    bare = [SYMBOL.sub(lambda match: "" if match[1] in added else match[0], word) for word in written.split()]
+    if "".join(bare) != "".join(decoded.split()):
+        return []
+    words = [number for number, word in enumerate(bare) for _ in word]  # of each character
+    starts = itertools.accumulate((len(word) for word in decoded.split()), initial=0)
+    return [masked.word_number(written, words[start]) for start, _ in zip(starts, decoded.split(), strict=False)]
 
 
 def split_to_match(translation: str, sizes: Sequence[int]) -> list[str]:

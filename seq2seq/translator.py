@@ -23,8 +23,8 @@ from seq2seq.interface import (
     require_iterable,
     require_strings,
 )
-from seq2seq.kept import keep
-from seq2seq.repair import Found, Search, in_usual_case, is_in_capitals, repair
+from seq2seq.kept import Align, Found, keep
+from seq2seq.repair import in_usual_case, is_in_capitals, repair
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.search import SearchConfig, change_search
@@ -267,14 +267,15 @@ class Translator:
             segments = self._segmenter.segments(texts, request.glossary, first_line)
             report(len(part) - sum(segment.is_first for segment in segments))  # texts without words are done
             found = self._search(segments, request, banned, report)
-            has_phrases, again = self._has_phrases(request), self._search_again(banned, report)
-            found = keep(segments, found, request, again, target, has_phrases=has_phrases)
             if repairs:
                 found = self._repair(segments, found, request, banned, report)
             of_text: list[list[Found]] = [[] for _ in part]
             for segment, of_segment in zip(segments, found, strict=True):
-                of_text[segment.text_index].append([(one, segment.masked.restore(text)) for one, text in of_segment])
-            joined = [join(parts, target, settings.length_penalty, self.calibration) for parts in of_text]
+                of_text[segment.text_index].append(of_segment)
+            joined = [
+                join(of_segments, parts, target, settings.length_penalty, self.calibration)
+                for of_segments, parts in zip(_by_text(segments, len(part)), of_text, strict=True)
+            ]
             ranked = list(map(least_risky, joined)) if settings.mbr else joined
             ranked = ranked if settings.sampling else list(map(without_repeats, ranked))
             best = [translations[: request.n_best] for translations in ranked]
@@ -318,7 +319,9 @@ class Translator:
         segments = _by_text(self._segmenter.segments(texts), len(texts))
         segments = [of_text or [Segment(index, "", Source([]))] for index, of_text in enumerate(segments)]
         hypotheses = [
-            target.encode([segment.masked.apply(part) for segment, part in zip(of_text, parts, strict=True)])
+            target.encode(
+                [one.masked.in_model(one.masked.apply(part)) for one, part in zip(of_text, parts, strict=True)]
+            )
             for of_text, parts in (
                 (of_text, split_to_match(translation, [len(segment.source.ids) for segment in of_text]))
                 for of_text, translation in zip(segments, translations, strict=True)
@@ -340,15 +343,38 @@ class Translator:
         banned: list[list[int]],
         report: Callable[[int], object],
     ) -> list[Found]:
-        """Return the hypotheses of every segment and their texts, best first."""
-        hypotheses: dict[int, list[Hypothesis]] = {}
-        sources, on_step = [segment.source for segment in segments], lambda: report(0)
-        for batch in self.engine.search(sources, request.settings, request.candidates, banned, on_step=on_step):
-            hypotheses |= dict(batch)
-            report(sum(segments[index].is_first for index, _ in batch))
-        rows = [hypothesis.ids for index in range(len(segments)) for hypothesis in hypotheses[index]]
-        texts = iter(self.tokenizer.target.decode(rows))
-        return [[(one, next(texts)) for one in hypotheses[index]] for index in range(len(segments))]
+        """Return the hypotheses of every segment and their texts, best first, with all symbols of the segment."""
+
+        def search(segments: Sequence[Segment], request: SearchRequest) -> list[Found]:
+            hypotheses: dict[int, list[Hypothesis]] = {}
+            sources, on_step = [segment.source for segment in segments], lambda: report(0)
+            for batch in self.engine.search(sources, request.settings, request.candidates, banned, on_step=on_step):
+                hypotheses |= dict(batch)
+                report(0 if is_begun else sum(segments[index].is_first for index, _ in batch))
+            is_begun.append(True)
+            rows = [hypothesis.ids for index in range(len(segments)) for hypothesis in hypotheses[index]]
+            texts = iter(self.tokenizer.target.decode(rows))
+            return [[(one, next(texts)) for one in hypotheses[index]] for index in range(len(segments))]
+
+        is_begun = list[bool]()  # only the first search begins texts
+        has_phrases, align = self._has_phrases(request), self._align(request) if self.can_align else None
+        return keep(segments, request, search, align, self.tokenizer, has_phrases=has_phrases)
+
+    def _align(self, request: SearchRequest) -> Align:
+        """Return a function that aligns the words of segments and their hypotheses."""
+
+        def align(segments: Sequence[Segment], hypotheses: Sequence[Hypothesis]) -> list[Alignment]:
+            ids = [one.ids for one in hypotheses]
+            scores = self._score(
+                [[one] for one in segments], [[one] for one in ids], request.settings.batch_tokens, has_attention=True
+            )
+            texts = [segment.masked.restore(segment.text) for segment in segments]
+            return [
+                align_text([segment], [row], of_segment, text, self.tokenizer)
+                for segment, row, of_segment, text in zip(segments, ids, scores, texts, strict=True)
+            ]
+
+        return align
 
     def _in_usual_case(self, text: Text) -> Text:
         is_free = not (text.prefix or text.phrases)
@@ -364,24 +390,11 @@ class Translator:
         report: Callable[[int], object],
     ) -> list[Found]:
         """Return the translations, with better ones where the best one of a segment has a fault."""
-
-        def align(aligned: Sequence[Segment], hypotheses: Sequence[Hypothesis]) -> list[Alignment]:
-            ids = [one.ids for one in hypotheses]
-            scores = self._score(
-                [[one] for one in aligned], [[one] for one in ids], request.settings.batch_tokens, has_attention=True
-            )
-            return [
-                align_text([segment], [row], of_segment, segment.text, self.tokenizer)
-                for segment, row, of_segment in zip(aligned, ids, scores, strict=True)
-            ]
-
         return repair(
-            segments, found, request, self._search_again(banned, report), align if self.can_align else None,
-            self.tokenizer, self.tgt_lang, has_phrases=self._has_phrases(request), keeps=not request.align,
+            *(segments, found, request, lambda chosen, again: self._search(chosen, again, banned, lambda _: report(0))),
+            self._align(request) if self.can_align else None, self.tokenizer, self.tgt_lang,
+            has_phrases=self._has_phrases(request), keeps=not request.align,
         )  # fmt: skip
-
-    def _search_again(self, banned: list[list[int]], report: Callable[[int], object]) -> Search:
-        return lambda segments, request: self._search(segments, request, banned, lambda _: report(0))
 
     def _has_phrases(self, request: SearchRequest) -> bool:
         """Return whether this engine can search with required phrases, which some settings exclude."""
@@ -416,8 +429,8 @@ class Translator:
         hypotheses = [[part.ids for part in translation.parts] for _, translation in pairs]
         scores = self._score([of_text[index] for index, _ in pairs], hypotheses, batch_tokens, has_attention=True)
         alignments = (
-            align_text(of_text[index], ids, of_segments, texts[index].text, self.tokenizer)
-            for (index, _), ids, of_segments in zip(pairs, hypotheses, scores, strict=True)
+            align_text(of_text[index], ids, of_segments, texts[index].text, self.tokenizer, best_one.part_texts)
+            for (index, best_one), ids, of_segments in zip(pairs, hypotheses, scores, strict=True)
         )
         return [
             [dataclasses.replace(each, alignment=next(alignments)) for each in translations] for translations in best

@@ -8,7 +8,7 @@ exact, and the model learns only their positions. Knows no file and no model.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seq2seq.text.normalise import normalise, one_line
 
@@ -30,21 +30,24 @@ _EMOJI = (
 )
 _NO_SPACE = r"[^\s<>\"“”«»]"
 FAMILIES = {  # if several match at a position, the first one takes the string
-    "symbol": [r"⟨\d+⟩"],  # of the text itself, or of a pair that was masked before
-    "code": [r"(?<![\w`])(?:``[^`\n]{1,200}+``|`[^`\n]{1,200}+`)(?![\w`])"],
+    "symbol": [  # of the text itself, or of a pair that was masked before; and an object of a document
+        r"⟨(?:[^\w⟩]*+\d)++[^\w⟩]*+⟩",  # also with invisible characters in it
+        r"\x01\d++\x01",
+    ],
+    "code": [r"(?<![\w`])(?:``(?!`)(?:[^`\n]|`(?!`)){1,200}?``|`[^`\n]{1,200}+`)(?![\w`])"],
     "address": [
         rf"\b(?:https?|s?ftp|ftps|ssh|git|file|s3|gs|magnet|irc|ldap|mailto|tel|data):{_NO_SPACE}*[\w/#=&%~+-]",
         rf"\bwww\.{_NO_SPACE}*[\w/#=&%~+-]",
     ],
     "mail": [r"(?<![\w.+-])[\w.+-]{1,64}+@[\w-]++(?:\.[\w-]++)++"],  # 64: RFC 5321, and linear time
     "tag": [
-        r"</?[A-Za-z][\w:.-]*+(?:\s++[\w:.@-]++(?:\s*+=\s*+(?:\"[^\"<>]*+\"|'[^'<>]*+'|[^\s\"'<>/]++))?)*+\s*+/?>",
+        r"</?[A-Za-z][^<>]*+>|<!--(?:(?!<!--)[\s\S])*?-->",
         r"</?\d{1,3}/?>",
-        r"&(?:[A-Za-z]\w{1,12}|#\d{1,6}|#x[0-9A-Fa-f]{1,5});",
+        r"&(?:[A-Za-z]\w*+|#\d++|#[xX][0-9A-Fa-f]++);",
     ],
     "placeholder": [
         r"\{\{[^{}\n]{0,60}+\}\}",  # Angular, Jinja, Mustache
-        r"[$#%@]?\{[\w.\-:!$, ]{0,40}+\}",  # Python, JavaScript, C#, ICU's arguments
+        r"[$#%@]?\{(?:[\w.\-:!$, ]{0,40}+|[^{}\s]{0,60}+)\}",  # Python, JavaScript, C#, ICU's arguments, SubRip
         r"\$\([A-Z_][A-Z0-9_]*+\)",  # NSIS, make
         r"\{%[^%\n]{1,80}+%\}",
         r"%\#@\w++@",  # Xcode
@@ -81,15 +84,27 @@ FAMILIES = {  # if several match at a position, the first one takes the string
         r"(?<![\w-])(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)(?!\d+(?:ST|ND|RD|TH)\b)[A-Z0-9]++(?:-[A-Z0-9]++)*+(?![\w-])"
     ],
 }
-_PATTERN = re.compile(f"(?:{'|'.join('|'.join(patterns) for patterns in FAMILIES.values())})+")  # {a}{b} is one string
+
+
+def any_of(families: Iterable[str]) -> str:
+    """Return the pattern of a string of any of these families."""
+    return "|".join("|".join(FAMILIES[family]) for family in families)
+
+
+_PATTERN = re.compile(f"(?:{any_of(FAMILIES)})+")  # {a}{b} is one string
 # What every match has. Most texts have nothing of it, and this pattern is ten times as fast.
 _HINT = re.compile(
-    rf"[⟨`@<&{{$%\\_#+/\u20e3{_PICTURES}]"
+    rf"[⟨\x01`@<&{{$%\\_#+/\u20e3{_PICTURES}]"
     r"|\(\)|:[^\s:]|\.\w|--[a-z]|[a-z](?=[A-Z])|[A-Z]-?\d|\d-?[A-Z]|\[[a-z\[]"
 )
 SYMBOL = re.compile(r"⟨(\d+)⟩")
 
 Span = tuple[int, int]
+
+
+def hide(text: str, filler: str) -> str:
+    """Return a text with each character of its strings replaced by the filler."""
+    return _PATTERN.sub(lambda match: filler * len(match[0]), text) if _HINT.search(text) else text
 
 
 def symbol(number: int) -> str:
@@ -104,10 +119,20 @@ class Masked:
     Attributes:
         text: the text in normal form; ⟨k⟩ stands for the k-th string, and occurs once.
         strings: the strings in the text's order, as the unmasked text has them.
+        is_spelt: whether the model, whose vocabulary has no symbols, reads and writes the strings themselves.
     """
 
     text: str
     strings: tuple[str, ...] = ()
+    is_spelt: bool = False
+
+    def in_model(self, text: str) -> str:
+        """Return this text, or a translation with its symbols, as the model reads or writes it."""
+        return self.restore(text) if self.is_spelt else text
+
+    def from_model(self, translation: str) -> str:
+        """Return a translation of the model with symbols."""
+        return self.apply(translation) if self.is_spelt else translation
 
     def restore(self, translation: str) -> str:
         """Return a translation with the strings in place of their symbols; other and repeated symbols are removed."""
@@ -149,21 +174,30 @@ class Masked:
             strings.append(string)
             return symbol(len(strings))
 
-        return Masked(SYMBOL.sub(renumber, text), tuple(strings))
+        return replace(self, text=SYMBOL.sub(renumber, text), strings=tuple(strings))
 
 
 class Masker:
     """Finds the strings that a translation keeps: those of `FAMILIES`, and words that a vocabulary cannot spell."""
 
-    def __init__(self, most: int, characters: Iterable[str] | None = None, symbols: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        most: int,
+        characters: Iterable[str] | None = None,
+        symbols: Iterable[str] = (),
+        *,
+        is_spelt: bool = False,
+    ) -> None:
         """Set what is masked.
 
         Args:
             most: the most strings of a pair.
             characters: the characters of the vocabulary; None: every one.
             symbols: strings that are never masked, such as the tag <bt>.
+            is_spelt: whether the model reads the strings themselves; its tokenizer normalises the text.
         """
-        self.most, self._symbols = most, frozenset(symbols)
+        self.most, self._symbols, self._is_spelt = most, frozenset(symbols), is_spelt
+        self._change = one_line if is_spelt else normalise
         self._unknown, self._words = None, None
         if characters is not None:
             known = {*characters, *"⟨⟩"}
@@ -181,12 +215,12 @@ class Masker:
             strings.append(match[0])
             return symbol(len(strings))
 
-        masked = normalise(_PATTERN.sub(number, text) if _HINT.search(text) else text)
+        masked = self._change(_PATTERN.sub(number, text) if _HINT.search(text) else text)
         if self._words and self._unknown and self._unknown.search(masked):
             parts = re.split(r"(⟨\d+⟩)", masked)
             parts[::2] = [self._words.sub(number, part) for part in parts[::2]]
             masked = "".join(parts)
-        return Masked(masked, tuple(strings)).part(masked, len(strings))
+        return Masked(masked, tuple(strings), self._is_spelt).part(masked, len(strings))
 
     def mask_pair(self, src: str, tgt: str) -> tuple[str, str]:
         """Return a normalised pair in which strings that both sides have equally often are masked on both sides.

@@ -94,6 +94,14 @@ class Tokenizers:
         characters = self.source.characters & self.target.characters
         return Masker(most, characters, self.source.user_symbols) if most else None
 
+    @cached_property
+    def _spelling_masker(self) -> Masker:
+        return Masker(0, symbols=self.source.user_symbols, is_spelt=True)
+
+    def find_strings(self, text: str) -> Masked:
+        """Return a text with symbols in place of the strings that its translation keeps, for any model."""
+        return (self.masker or self._spelling_masker).mask(text)
+
     def mask(self, text: str) -> Masked:
         """Return a text with its strings masked; without masks, the text as it is."""
         return Masked(text) if self.masker is None else self.masker.mask(text)

@@ -8,10 +8,12 @@ from echo import TEXTS, EchoModel
 
 from seq2seq.glossary import Glossary
 from seq2seq.interface import Hypothesis, Text
+from seq2seq.kept import insert
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
+from seq2seq.text.masks import Masked
 from seq2seq.text.tokenizer import train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
@@ -51,10 +53,20 @@ class Copying:
             yield [(index, [Hypothesis(ids, 0.0, 0.0)])]
 
 
+def train(masks: int) -> Tokenizers:
+    config = TokenizerConfig(vocab_size=300 + masks, masks=masks)
+    return Tokenizers.joint(train_tokenizer([f"{a} {b}" for a in TEXTS for b in TEXTS], config))
+
+
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    config = TokenizerConfig(vocab_size=304, masks=4)
-    return Tokenizers.joint(train_tokenizer([f"{a} {b}" for a in TEXTS for b in TEXTS], config))
+    return train(masks=4)
+
+
+@pytest.fixture(scope="module")
+def spelling() -> Tokenizers:
+    """A vocabulary without symbols, which spells unknown characters as bytes."""
+    return train(masks=0)
 
 
 def translator(tokenizers: Tokenizers, kind: type, **search: Any) -> Translator:
@@ -65,15 +77,75 @@ def translator(tokenizers: Tokenizers, kind: type, **search: Any) -> Translator:
     return Translator(model, tokenizers, search=SearchConfig(**settings), trained_length=60)
 
 
-@pytest.mark.parametrize("search", [{}, {"beam": 1}, {"early_stopping": True}, {"sampling": True}], ids=str)
+SEARCHES = pytest.mark.parametrize(
+    "search", [{}, {"beam": 1}, {"early_stopping": True}, {"sampling": True}, {"mbr": 2, "repair": True}], ids=str
+)
+
+
+@SEARCHES
 @pytest.mark.parametrize("kind", [EchoModel, ForgetfulModel, Copying])
 def test_every_masked_string_is_in_the_translation(tokenizers, kind, search):
     for line, translation in zip(LINES, translator(tokenizers, kind, **search).translate(LINES), strict=True):
         strings = tokenizers.masker.mask(line).strings
         assert all(translation.count(string) >= strings.count(string) for string in strings), (line, translation)
         assert "⟨" not in translation.replace("⟨3⟩", "", 1)
-        if kind is EchoModel:
+        if kind is EchoModel and "mbr" not in search:
             assert translation == (line if "`" in line else " ".join(line.split()))
+
+
+class Losing(Copying):
+    """An engine whose model spells strings, and leaves out every token that only they have."""
+
+    def __init__(self, tokenizers):
+        known = {token for row in tokenizers.source.encode(TEXTS) for token in row}
+        super().__init__(set(range(tokenizers.source.vocab_size)) - known)
+
+
+@SEARCHES
+@pytest.mark.parametrize("kind", [EchoModel, Losing])
+def test_a_model_without_symbols_keeps_the_strings(spelling, kind, search):
+    engine = Losing(spelling) if kind is Losing else EchoModel(spelling.target.vocab_size)
+    plain = Translator(engine, spelling, search=SearchConfig(**{"beam": 3, **search}), trained_length=60)
+    lines = [*LINES, "Ella ve `a  b` la \x013\x01."]
+    for line, translation in zip(lines, plain.translate(lines), strict=True):
+        strings = spelling.find_strings(line).strings
+        assert all(translation.count(string) >= strings.count(string) for string in strings), (line, translation)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "model", "alignment", "expected"),
+    [
+        ("Hello ⟨1⟩ there ⟨2⟩.", "{a} 😀", "Hola .", None, "Hola {a} 😀."),
+        ("Wait ⟨1⟩ then.", "{a}", "Espera.", None, "{a} Espera."),
+        ("Black ⟨1⟩ cats", "{a}", "Gatos negros", [(1, 0), (0, 1)], "{a} Gatos negros"),
+        ("Big ⟨1⟩ black cats", "{a}", "Gatos negros grandes", [(2, 0), (1, 1), (0, 2)], "Gatos {a} negros grandes"),
+        ("⟨1⟩: the ⟨2⟩", "{a} {b}", "el ⟨2⟩", None, "{a} el {b}"),
+        ("the ⟨1⟩", "{a}", "", None, "{a}"),
+    ],
+)
+def test_a_lost_string_goes_before_the_word_that_is_aligned_with_the_next_one(text, kept, model, alignment, expected):
+    masked = Masked(text, tuple(kept.split()))
+    assert masked.restore(insert(masked, model, alignment)) == expected
+
+
+def test_alignments_count_the_words_of_strings_that_were_put_in(spelling):
+    losing = ForgetfulModel(spelling.target.vocab_size)
+    losing.forgotten = tuple(spelling.source.encode(["`{}<>"])[0][1:])
+    for model in (EchoModel(spelling.target.vocab_size), losing):
+        ((best,),) = Translator(model, spelling).translate_nbest(["Ella ve `a b  c` la {x} niños."], 1, align=True)
+        assert best.text == "Ella ve `a b  c` la {x} niños."
+        assert best.alignment is not None
+        words = {translated for _, translated in best.alignment}
+        assert words >= {0, 1, 5, 7}
+        assert max(words) == 7
+
+
+def test_a_text_of_mere_strings_is_its_own_translation(spelling):
+    losing = Translator(Losing(spelling), spelling)
+    assert losing.translate(["{a}: {b}"]) == ["{a}: {b}"]
+    echo = Translator(ForgetfulModel(spelling.target.vocab_size), spelling)
+    echo.engine.model.forgotten = tuple(spelling.source.encode(["{a}"])[0])  # pyright: ignore[reportAttributeAccessIssue]
+    assert echo.translate_nbest(["{a}: {b}"], 1, align=True)[0][0].alignment == []
 
 
 def test_all_of_the_n_best_have_the_strings(tokenizers):

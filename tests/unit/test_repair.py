@@ -112,16 +112,6 @@ def test_a_text_without_a_final_stop_is_translated_with_it_if_the_model_adds_one
         assert model.asked == []
     assert mended(Model({"I think so": "Sí.", "I think so.": "Creo que sí."}), "I think so") == "Creo que sí"
     assert mended(Model({"Thank you": "Gracias."}), "Thank you", keeps=False) == "Gracias."
-    both = Model({"Wait {name} then": "Espera.", "Wait {name} then.": "Espera.", "Wait then.": "Espera."})
-    assert mended(both, "Wait {name} then") == "{name} Espera"
-
-
-def test_what_is_kept_is_taken_out_and_put_back_in_order():
-    model = Model({"Hello there .": "Hola .", "x": "y"})
-    assert mended(model, "Hello {name} there 😀.") == "Hola {name} 😀."
-    assert model.asked == [("Hello there .", 0, [])]
-    assert mended(Model({}), "{name} 😀") == "{name} 😀"
-    assert mended(Model({}), "Hello {name}", keeps=False) == "?"
 
 
 def test_a_lost_number_is_required_and_else_put_back():

@@ -193,6 +193,23 @@ def test_ctranslate2_translates_an_imported_model_alike(tmp_path: Path, is_separ
     assert max(len(best.tokens) for best in translations) > 3
 
 
+@pytest.mark.parametrize("engine", ["pytorch", "ctranslate2"])
+def test_an_imported_model_keeps_strings(opus: Path, tmp_path: Path, engine: str):
+    import_huggingface(str(opus), tmp_path / "bundle")
+    translator = Translator.load(tmp_path / "bundle", "cpu")
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+        from seq2seq.exchange.ctranslate2 import export_ctranslate2
+        from seq2seq.exchange.ctranslate2_engine import load_export
+
+        export_ctranslate2(tmp_path / "bundle", tmp_path / "export")
+        translator = load_export(tmp_path / "export", "cpu", 1)
+    kept = [["{name}", "https://a.org/x?y"], ["`x  y`"], ["%s", "😀"], ["{name}", "{name}"]]
+    texts = ["The king sees {name} at https://a.org/x?y now.", "`x  y`", "%s has 😀!", "{name} or {name}"]
+    for strings, best in zip(kept, translator.translate_nbest(texts, 2, beam=2, max_length=8), strict=True):
+        assert all(one.text.count(string) == strings.count(string) for one in best for string in strings)
+
+
 @pytest.mark.parametrize("is_old", [False, True], ids=["generation_config.json", "config.json"])
 def test_searches_and_languages_are_kept_there_and_back(opus: Path, tmp_path: Path, is_old: bool):
     path = opus / "generation_config.json"
