@@ -140,11 +140,9 @@ def converse(job: shared.Job) -> None:
 def translate_file(job: shared.Job, source: Path, target: Path) -> None:
     """Translate a document into one of the same format."""
     src, tgt = job.translator.src_lang, job.translator.tgt_lang
-    is_first = iter([True])  # the first call has all texts of the document, the others repeat some
 
     def words(texts: Sequence[str], align: bool) -> list[tuple[str, list[tuple[int, int]] | None]]:
-        if next(is_first, False):
-            inputs.warn_of_language(inputs.Input(texts, None), src, tgt, HINT)
+        inputs.warn_of_language(inputs.Input(texts, None), src, tgt, HINT)
         request = dataclasses.replace(job.request, align=align and job.translator.can_align)
         return [(best[0].text, best[0].alignment) for best in job.translator.stream(job.texts(texts), request)]
 

@@ -1,28 +1,32 @@
-"""Translates texts but keeps placeholders, tags, URLs and code in them. Independent of file formats and the model."""
+"""Translates texts with markup sentence by sentence. Independent of file formats and the model.
+
+The function that translates sentences keeps placeholders, code and addresses (`seq2seq.kept`). If a translation lacks
+or invents syntax nevertheless, it is not used.
+"""
 
 import bisect
 import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seq2seq.documents.marked import BREAKS, KEPT, OBJECT, VOID, Kind, Mark, Marked, Segment, join, with_space
 from seq2seq.documents.placing import Alignment, find_words, place
 from seq2seq.errors import UserError
 from seq2seq.segments import sentence_ends
+from seq2seq.text.masks import hide
 
 log = logging.getLogger(__name__)
 
 Translated = tuple[str, Alignment | None]  # a translation and the alignment of words, which are split at spaces
 Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: whether alignments are used
-Asked = tuple[list[str], bool]  # the arguments of a `Translate`
-Work = Generator[Asked, Sequence[Translated], list[Marked]]
+Finish = Callable[[Sequence[Translated]], list[Marked]]
 
+_LETTER = re.compile(r"[^\W\d_]")
 _LINE_ENDS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*")  # with the white space around them
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
-_CHANGED = "not translated, since its translation %r has other placeholders: %r"
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0 (§2.2), even escaped
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 
@@ -33,32 +37,17 @@ def translate_texts(texts: Sequence[str], translate: Translate) -> list[str]:
 
 
 def translate_marked(texts: Sequence[Marked], translate: Translate) -> list[Marked]:
-    """Translate texts as `translating` does, with a function that translates sentences."""
-    work = translating(texts)
-    asked, done = advance(work, None)
-    while asked is not None:
-        asked, done = advance(work, translate(*asked))
-    assert done is not None
-    return done
+    """Translate texts as `prepare` does, with a function that translates sentences."""
+    sentences, align, finish = prepare(texts)
+    return finish(translate(sentences, align) if sentences else [])
 
 
-def advance(work: Work, answer: Sequence[Translated] | None) -> tuple[Asked | None, list[Marked] | None]:
-    """Give the answer to the last question, None at first; return the next question, or the end's translations."""
-    try:
-        return (next(work) if answer is None else work.send(answer)), None
-    except StopIteration as end:
-        return None, end.value
+def prepare(texts: Sequence[Marked]) -> tuple[list[str], bool, Finish]:
+    """Return the sentences of texts, whether alignments are used, and what makes the texts' translations of theirs.
 
-
-def translating(texts: Sequence[Marked]) -> Work:
-    """Translate texts sentence by sentence: yield sentences, receive their translations, return the texts'.
-
-    Keep all matches of KEPT, in order, and white space at the ends of a text.
-
-    A sentence is first translated as it is. If the translation changes a kept string, the sentence is translated with
-    numbers in place of its kept strings, since models copy numbers. If this fails, too, only the parts between the
-    kept strings are translated. Marks, and pairs of tags in a text, are removed before translation. They are placed in
-    the translation by the model's alignment of words, or by position if there is no alignment.
+    Keep all matches of KEPT, and white space at the ends of a text. A sentence whose translation has others stays as it
+    is. Marks, and pairs of tags in a text, are removed before translation. They are placed in the translation by the
+    model's alignment of words, or by position if there is no alignment.
 
     Raises:
         UserError: a text has plural or select forms of ICU, whose text cannot be separated from their syntax.
@@ -68,11 +57,17 @@ def translating(texts: Sequence[Marked]) -> Work:
             raise UserError(f"{text.text!r:.60} has ICU plural or select forms, which cannot be kept: take it out")
     lifted = [Lifted(text) for text in texts]
     cut = [cut_marked(text.marked) for text in lifted]
-    align = any(text.marked.marks for text in lifted)
-    done = yield from _translate_keeping([sentence for parts in cut for sentence in parts[::2]], align)
-    joined = [join(part if i % 2 else done[part] for i, part in enumerate(parts)) for parts in cut]
-    written = [text.put_back(translated) for text, translated in zip(lifted, joined, strict=True)]
-    return [_or_source(text, translation) for text, translation in zip(texts, written, strict=True)]
+    sentences = list(dict.fromkeys(sentence for parts in cut for sentence in parts[::2]))
+    worded = list(dict.fromkeys(one.text for one in sentences if _LETTER.search(hide(one.text, " "))))
+
+    def finish(translations: Sequence[Translated]) -> list[Marked]:
+        words = {text: (text, None) for text in (one.text for one in sentences)} | _written(worded, translations)
+        done = {sentence: _place(sentence, *words[sentence.text]) for sentence in sentences}
+        joined = [join(part if i % 2 else done[part] for i, part in enumerate(parts)) for parts in cut]
+        written = [text.put_back(translated) for text, translated in zip(lifted, joined, strict=True)]
+        return [_or_source(text, translation) for text, translation in zip(texts, written, strict=True)]
+
+    return [text.strip() for text in worded], any(text.marked.marks for text in lifted), finish
 
 
 def cut_sentences(text: str) -> list[str]:
@@ -82,12 +77,12 @@ def cut_sentences(text: str) -> list[str]:
 
 def cut_marked(text: Marked) -> list[Marked]:
     """Cut a text with marks as `cut_sentences` does."""
-    return _cut(text, _gaps(text.text))
+    return text.cut([*itertools.chain.from_iterable(_gaps(text.text)), len(text.text)])
 
 
 def _gaps(text: str) -> Iterator[tuple[int, int]]:
     """Yield where the white space after each sentence and each line begins and ends, outside of kept strings."""
-    hidden = KEPT.sub(lambda kept: OBJECT * len(kept[0]), text)
+    hidden = hide(text, OBJECT)
     start = 0
     for line_end in [*_LINE_ENDS.finditer(hidden), None]:
         line = hidden[start : len(hidden) if line_end is None else line_end.start()]
@@ -101,51 +96,17 @@ def _gaps(text: str) -> Iterator[tuple[int, int]]:
             start = line_end.end()
 
 
-def _cut(text: Marked, spans: Iterable[tuple[int, int]]) -> list[Marked]:
-    """Return the parts of a text between the spans (even indices) and in the spans (odd indices)."""
-    return text.cut([*itertools.chain.from_iterable(spans), len(text.text)])
-
-
-def _translate_keeping(
-    sentences: Iterable[Marked], align: bool
-) -> Generator[Asked, Sequence[Translated], dict[Marked, Marked]]:
-    """Return each sentence's translation, which has the same kept strings as the sentence."""
-    done: dict[Marked, Marked] = {}
-    sentences = list(dict.fromkeys(sentences))
-    texts = [sentence.text for sentence in sentences if OBJECT not in sentence.text]
-    translations = yield from _translate_words(texts, align)
-    for sentence in sentences:
-        if sentence.text in translations:
-            translation, alignment = translations[sentence.text]
-            done[sentence] = place(sentence, translation, _between_kept(sentence.text, translation, alignment))
-    failed = [sentence for sentence in sentences if not _is_kept(sentence, done.get(sentence))]
-    masks = {sentence.text: _mask(sentence.text) for sentence in failed}
-    translations = yield from _translate_words([masked for masked, _ in masks.values()], align)
-    for sentence in failed:
-        masked, kept = masks[sentence.text]
-        translation, alignment = translations[masked]
-        done[sentence] = place(sentence, _unmask(translation, kept), alignment)
-    failed = [sentence for sentence in failed if not _is_kept(sentence, done[sentence])]
-    cut = {sentence: _cut(sentence, (match.span() for match in KEPT.finditer(sentence.text))) for sentence in failed}
-    translations = yield from _translate_words([part.text for parts in cut.values() for part in parts[::2]], align)
-    for sentence, parts in cut.items():
-        joined = join(part if i % 2 else place(part, *translations[part.text]) for i, part in enumerate(parts))
-        done[sentence] = joined if _is_kept(sentence, joined) else sentence
-        if done[sentence] != joined:
-            log.warning(_CHANGED, joined.text, sentence.text)
-    return done
+def _place(sentence: Marked, translation: str, alignment: Alignment | None) -> Marked:
+    """Return a sentence's translation with its marks, or the sentence if the translation has other kept strings."""
+    return _or_source(sentence, place(sentence, translation, _between_kept(sentence.text, translation, alignment)))
 
 
 def _or_source(text: Marked, translation: Marked) -> Marked:
-    """Return the translation, or the source text if a tag and the characters beside it make another kept string."""
+    """Return the translation, or the source if that has other kept strings, such as a tag with characters beside it."""
     if sorted(KEPT.findall(text.text)) == sorted(KEPT.findall(translation.text)):
         return translation
-    log.warning(_CHANGED, translation.text, text.text)
+    log.warning("not translated, since its translation %r has other placeholders: %r", translation.text, text.text)
     return text
-
-
-def _is_kept(source: Marked, translation: Marked | None) -> bool:
-    return translation is not None and KEPT.findall(source.text) == KEPT.findall(translation.text)
 
 
 def _between_kept(source: str, translation: str, alignment: Alignment | None) -> Alignment | None:
@@ -168,34 +129,14 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-def _mask(sentence: str) -> tuple[str, dict[str, str]]:
-    """Replace kept strings by numbers that the sentence does not have; return the text and each number's string."""
-    used = set(re.findall(r"\d+", sentence))
-    numbers = (str(number) for number in itertools.count(21) if str(number) not in used)
-    kept = dict(zip(numbers, KEPT.findall(sentence), strict=False))
-    unused = iter(kept)
-    return KEPT.sub(lambda _: next(unused), sentence), kept
-
-
-def _unmask(translation: str, kept: dict[str, str]) -> str:
-    """Replace the numbers by their kept strings; return an empty text unless each number occurs once, in order."""
-    parts = re.split(r"(\d+)", translation)
-    numbers = [part for part in parts[1::2] if part in kept]
-    return "".join(kept.get(part, part) for part in parts) if numbers == list(kept) else ""
-
-
-def _translate_words(
-    texts: Iterable[str], align: bool
-) -> Generator[Asked, Sequence[Translated], dict[str, Translated]]:
-    """Translate every distinct text that has words besides kept strings; do not change the other texts.
+def _written(texts: Sequence[str], translations: Sequence[Translated]) -> dict[str, Translated]:
+    """Return the translations of texts that are not empty, with the texts' white space at the ends.
 
     Control characters that a text lacks are left out of its translation: no format can hold all of them.
     """
-    done: dict[str, Translated] = {text: (text, None) for text in texts}
-    worded = [text for text in done if re.search(r"[^\W\d_]", KEPT.sub("", text))]
-    translations = (yield [text.strip() for text in worded], align) if worded else []
+    done: dict[str, Translated] = {}
     num_left_out = 0
-    for text, (translation, alignment) in zip(worded, translations, strict=True):
+    for text, (translation, alignment) in zip(texts, translations, strict=True):
         unwritable = set(_UNWRITABLE.findall(translation)).difference(text)
         written = "".join(character for character in translation if character not in unwritable)
         num_left_out += len(translation) - len(written)
@@ -261,11 +202,11 @@ class Lifted:
         self.marked = self._segment.marked
 
     def _add_text(self, text: str) -> None:
-        first, *others = text.split(OBJECT)
-        self._segment.add_text(first)
-        for other in others:
-            self._segment.add_object(OBJECT)
-            self._segment.add_text(other)
+        for i, part in enumerate(text.split(OBJECT)):  # objects at the odd indices
+            if i % 2:
+                self._segment.add_object(f"{OBJECT}{part}{OBJECT}")
+            else:
+                self._segment.add_text(part)
 
     def put_back(self, translated: Marked) -> Marked:
         """Return a translation of `marked` with the tags as text."""
@@ -313,8 +254,6 @@ def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
 
 def _is_kept_without(tags: list[_Tag], text: str) -> bool:
     """Return whether the text has the same kept strings without the tags: `{<b>x</b>}` would become a placeholder."""
-    starts = {tag.start for tag in tags}
-    kept = [match[0] for match in KEPT.finditer(text) if match.start() not in starts]
-    ends = [0, *(tag.end for tag in tags)]
-    joined = "".join(text[end:start] for end, start in zip(ends, [*(tag.start for tag in tags), None], strict=True))
-    return KEPT.findall(joined) == kept
+    spans = list(zip([0, *(tag.end for tag in tags)], [*(tag.start for tag in tags), None], strict=True))
+    joined, hidden = ("".join(each[start:end] for start, end in spans) for each in (text, hide(text, OBJECT)))
+    return hide(joined, OBJECT) == hidden

@@ -6,26 +6,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import AnyStr, Generic, TypeVar
 
-OBJECT = "\1"  # stands in a text for markup that is read like a word, such as code; no document contains it
-KEPT = re.compile(  # strings that a translation must keep exactly as in the source
-    r"""(
-    \x01                                                            # OBJECT
-  | </?[A-Za-z][^<>]*> | </?\d+/?> | <!--(?:(?!<!--)[\s\S])*?-->                # tags; comments in linear time
-  | &(?:[A-Za-z]\w*|\#\d+|\#[xX][\dA-Fa-f]+);                       # entities
-  | (?:https?|ftp)://[^\s<>"']*[\w/] | www\.[\w-]+\.[^\s<>"']*[\w/]
-  | [\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+                               # mail addresses; 64: RFC 5321, and linear time
-  | ``[\s\S]+?`` | `[^`]+`                                          # code
-  | [$\#%@]?\{\{[^{}]*\}\} | [$\#%@]?\{[^{}]*\}                     # {name}, ${name}, {{ name }}
-  | %(?:\(\w+\)|\d+\$)?[-+\#]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[jztL])?[diouxXeEfFgGaAcrs@]
-  | %% | %\d+ | %[A-Za-z_]\w*% | \$[A-Za-z_]\w*                     # %1, %NAME%, $name
-  | \\[A-Za-z]                                                      # a line end written \n
-  | \b[A-Za-z]\w*_\w+\b                                             # names_in_programs
-  | (?:[\u2300-\u23FF\u2600-\u27BF\u2B00-\u2BFF\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF]
-       [\u200D\uFE0F\U0001F3FB-\U0001F3FF\U000E0020-\U000E007F]*)+  # emoji, several at once, with their modifiers
-  | [\#*\d]\uFE0F?\u20E3                                              # keycaps
-    )""",
-    re.VERBOSE,
-)
+from seq2seq.text.masks import any_of
+
+OBJECT = "\1"  # before and after the number of markup that is read like a word, such as code; no document contains it
+KEPT = re.compile(f"({any_of(['symbol', 'code', 'tag', 'placeholder'])})")  # strings that make up a document's syntax
+_OBJECT = re.compile(rf"{OBJECT}(\d+){OBJECT}")
 VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")  # tags that enclose nothing
 BREAKS = ("br", "hr")  # tags that separate words as white space does
 
@@ -128,7 +113,7 @@ class Segment(Generic[T]):
 
     def add_object(self, markup: T) -> None:
         """Add markup that is read like a word."""
-        self.add_text(OBJECT)
+        self.add_text(f"{OBJECT}{len(self._objects)}{OBJECT}")
         self._objects.append(markup)
 
     @property
@@ -139,13 +124,15 @@ class Segment(Generic[T]):
     def fill(self, translated: Marked) -> Iterator[tuple[str, T | None]]:
         """Yield the parts of the translation, in order: a text and the markup after it, which is None at the end.
 
-        translated has the same marks and as many objects as `marked`; objects come in the order of `add_object`.
+        translated has the same marks and the same objects as `marked`.
         """
-        objects, start, is_spaced = iter(self._objects), 0, False
+        start, is_spaced = 0, False
         for mark in [*translated.marks, None]:
             text = translated.text[start : len(translated.text) if mark is None else mark.position]
-            *before, last = (text.lstrip() if is_spaced else text).split(OBJECT)
-            yield from ((part, next(objects)) for part in before)
+            *before, last = _OBJECT.split(text.lstrip() if is_spaced else text)
+            yield from (
+                (part, self._objects[int(number)]) for part, number in zip(before[::2], before[1::2], strict=True)
+            )
             is_spaced = mark is not None and mark.number in self._spaced
             yield last.rstrip() if is_spaced else last, None if mark is None else self._of_marks[mark.number]
             start = start if mark is None else mark.position

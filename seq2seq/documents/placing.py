@@ -12,15 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from seq2seq.documents.marked import KEPT, OBJECT, Kind, Mark, Marked
+from seq2seq.documents.marked import OBJECT, Kind, Mark, Marked
+from seq2seq.text.masks import hide
 
 Alignment = Sequence[tuple[int, int]]  # word of the text, word of its translation, from 0
 Span = tuple[int, int]
 
 _MAX_DEPTH = 16  # deeper tags enclose the same words as the tag around them, so that the time stays linear in words
 _LETTER = re.compile(rf"[^\W_]|{OBJECT}")
-_WORD = re.compile(rf"(?:{KEPT.pattern}|\S)+", re.VERBOSE)
-_PART = re.compile(f"{OBJECT}|[^{OBJECT}]+")
+_WORD = re.compile(r"\S+")
+_PART = re.compile(rf"{OBJECT}\d+{OBJECT}|[^{OBJECT}]+")
 _BEFORE = re.compile(r"[\"'“«‘(\[¿¡]*")  # punctuation that a word begins with
 _AFTER = ".,;:!?…\"'”»’)]"  # punctuation that a word ends with
 
@@ -58,7 +59,7 @@ def place(source: Marked, translation: str, alignment: Alignment | None) -> Mark
 
 def find_words(text: str) -> list[Span]:
     """Return where words begin and end: spaces separate words, but not within a kept string."""
-    return [match.span() for match in _WORD.finditer(text)]
+    return [match.span() for match in _WORD.finditer(hide(text, OBJECT))]
 
 
 def _parse(source: Marked) -> list[_Node]:

@@ -15,8 +15,8 @@ class Limits:
 
     char_limit: int = 5_000  # characters of all texts of a request
     batch_limit: int = 100  # texts of a request
-    sentence_limit: int = 1_000  # sentences of a request, and parts of them between tags, links and placeholders
-    tag_limit: int = 200  # tags, links and placeholders of a sentence
+    sentence_limit: int = 1_000  # sentences of a request
+    tag_limit: int = 200  # tags, code and placeholders of a sentence
     term_limit: int = 10  # terms of the glossary in a sentence: the search takes time by their square
     max_batch: int = 64  # sentences translated at once; 1 = no batching
     max_delay: float = 0.005  # seconds that a sentence waits for others

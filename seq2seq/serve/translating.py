@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from seq2seq.documents import html
-from seq2seq.documents.keeping import KEPT, Translated, advance, cut_marked, cut_sentences, translating
-from seq2seq.documents.marked import OBJECT, Document, Marked
+from seq2seq.documents.keeping import Translated, cut_marked, cut_sentences, prepare
+from seq2seq.documents.marked import KEPT, OBJECT, Document, Marked
 from seq2seq.errors import UserError
 from seq2seq.glossary import Glossary
 from seq2seq.serve.batching import Batcher, Compute, Ranked, Ranking, Sentence, SentenceOptions
@@ -18,8 +18,6 @@ from seq2seq.translator import Translator
 _SHORT_SUBWORDS = 128  # a request with more subwords is a document
 _USUAL_SUBWORDS = 64  # a sentence with more subwords is long
 _RESERVED = str.maketrans({"\0": " ", OBJECT: " "})  # characters that stand for markup inside `documents`
-
-Known = dict[tuple[str, bool], Ranked]  # translations by sentence and by whether they have alignments
 
 
 def compute_with(translator: Translator) -> Compute:
@@ -75,8 +73,7 @@ class TextTranslator:
 
         Raises:
             RefusedError: for the reasons of `Batcher.submit`.
-            UserError: a text cannot be translated (with the glossary), or has too many sentences, tags, links or
-                placeholders.
+            UserError: a text cannot be translated (with the glossary), or has too many sentences, tags or placeholders.
         """
         options = SentenceOptions(n_best, glossary=glossary)
         texts = [text.translate(_RESERVED) for text in texts]
@@ -110,25 +107,15 @@ class TextTranslator:
     ) -> tuple[list[list[str]], dict[str, Ranked]]:
         """Return translations that keep markup and placeholders, which the worker reads and places."""
         documents = await self.worker.run(self._read, texts, is_html)
-        known: Known = {}
-        by_rank = [await self._translate_rank(documents, rank, options, known) for rank in range(options.n_best)]
-        return by_rank, {text: ranked for (text, _), ranked in known.items()}
+        segments = [segment for document in documents for segment in document.segments]
+        sentences, align, finish = await self.worker.run(prepare, segments)
+        ranked = await self._translate_sentences(list(dict.fromkeys(sentences)), replace(options, align=align))
 
-    async def _translate_rank(
-        self, documents: list[Document[str]], rank: int, options: SentenceOptions, known: Known
-    ) -> list[str]:
-        """Return the documents with the translations of this rank; `known` has, and gets, those of all ranks."""
-        work = translating([segment for document in documents for segment in document.segments])
-        request, segments = await self.worker.run(advance, work, None)
-        while request is not None:
-            sentences, align = request
-            if missing := [text for text in dict.fromkeys(sentences) if (text, align) not in known]:
-                ranked = await self._translate_sentences(missing, replace(options, align=align))
-                known |= {(text, align): best for text, best in ranked.items()}
-            answer = [_at_rank(known[text, align], rank) for text in sentences]
-            request, segments = await self.worker.run(advance, work, answer)
-        assert segments is not None
-        return await self.worker.run(_write, documents, segments)
+        def write(rank: int) -> list[str]:
+            translated = iter(finish([_at_rank(ranked[text], rank) for text in sentences]))
+            return [one.write(list(itertools.islice(translated, len(one.segments)))) for one in documents]
+
+        return [await self.worker.run(write, rank) for rank in range(options.n_best)], ranked
 
     async def _translate_sentences(self, texts: list[str], options: SentenceOptions) -> dict[str, Ranked]:
         """Return the translations of different sentences; if one batcher fails, cancel the work of the others."""
@@ -158,16 +145,14 @@ class TextTranslator:
         marks = [len(sentence.marks) + len(KEPT.findall(sentence.text)) for sentence in sentences]
         most_marks, limit = max(marks, default=0), self.limits.tag_limit
         if most_marks > limit:
-            raise UserError(f"a sentence has {most_marks} tags, links or placeholders, at most {limit} can be kept")
-        self._require_few(len(sentences) + sum(marks))
+            raise UserError(f"a sentence has {most_marks} tags or placeholders, at most {limit} can be kept")
+        self._require_few(len(sentences))
         return documents
 
     def _require_few(self, count: int) -> None:
         if count > self.limits.sentence_limit:
-            raise UserError(
-                f"the request has {count} sentences (parts between tags, links and placeholders count), at most "
-                f"{self.limits.sentence_limit} are translated"
-            )
+            limit = self.limits.sentence_limit
+            raise UserError(f"the request has {count} sentences, at most {limit} are translated")
 
 
 def sentences_of(text: str) -> list[str]:
@@ -177,11 +162,6 @@ def sentences_of(text: str) -> list[str]:
 
 def _plain(text: str) -> Document[str]:
     return Document([Marked(text)], lambda translated: translated[0].text)
-
-
-def _write(documents: list[Document[str]], translated: list[Marked]) -> list[str]:
-    segments = iter(translated)
-    return [document.write(list(itertools.islice(segments, len(document.segments)))) for document in documents]
 
 
 def _at_rank(best: Ranked, rank: int) -> Translated:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from shouting import shout
 
 from seq2seq.documents.document import translate_document
 
@@ -11,16 +12,11 @@ Run = Callable[..., str]
 Model = Callable[[Sequence[str]], Sequence[str | tuple[str, list[tuple[int, int]]]]]
 
 
-def shout(texts: Sequence[str]) -> list[str]:
-    """Translate into capitals, which spoils every placeholder that is given away."""
-    return [text.upper() for text in texts]
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Translate a document given as text, by default into capitals."""
 
-    def translate(name: str, text: str, model: Model = shout) -> str:
+    def translate(name: str, text: str, model: Model = lambda texts: list(map(shout, texts))) -> str:
         def words(texts: Sequence[str], align: bool) -> list[tuple[str, list[tuple[int, int]] | None]]:
             return [one if isinstance(one, tuple) else (one, None) for one in model(texts)]
 

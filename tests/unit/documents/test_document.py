@@ -2,22 +2,18 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
 
 import pytest
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
+from shouting import shout_all
 
 from seq2seq.documents import html, markdown, subtitles
 from seq2seq.documents.document import is_document, translate_document
 from seq2seq.documents.gettext import _parse
 from seq2seq.documents.marked import Document, Marked
 from seq2seq.errors import UserError
-
-
-def shout(texts: Sequence[str], align: bool) -> list[tuple[str, None]]:
-    return [(text.upper(), None) for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +31,7 @@ def test_other_files_are_no_documents(name: str):
 def test_the_number_of_texts_is_told_and_a_file_may_replace_itself(tmp_path: Path):
     path = tmp_path / "a.html"
     path.write_text("<p>one</p><p>two</p>")
-    assert translate_document(path, path, shout, "en", "es") == 2
+    assert translate_document(path, path, shout_all, "en", "es") == 2
     assert path.read_text() == "<p>ONE</p><p>TWO</p>"
 
 
@@ -72,7 +68,7 @@ def test_a_defect_is_one_line_that_names_the_file(tmp_path: Path, content: bytes
     if content is not None:
         (tmp_path / "a.html").write_bytes(content)
     with pytest.raises(UserError, match=message) as caught:
-        translate_document(tmp_path / "a.html", tmp_path / out, shout, "en", "es")
+        translate_document(tmp_path / "a.html", tmp_path / out, shout_all, "en", "es")
     assert "\n" not in str(caught.value)
 
 
@@ -80,14 +76,14 @@ def test_a_missing_package_is_named_with_the_way_out(tmp_path: Path, monkeypatch
     (tmp_path / "a.md").write_text("x")
     monkeypatch.setitem(sys.modules, "seq2seq.documents.markdown", None)
     with pytest.raises(UserError, match=r"a.md: this format needs the package .*: pip install -e '.*\[documents\]'$"):
-        translate_document(tmp_path / "a.md", tmp_path / "b.md", shout, "en", "es")
+        translate_document(tmp_path / "a.md", tmp_path / "b.md", shout_all, "en", "es")
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o750])
 def test_a_new_file_has_the_permissions_of_its_source(tmp_path: Path, mode: int):
     (tmp_path / "a.html").write_text("<p>one</p>")
     (tmp_path / "a.html").chmod(mode)
-    translate_document(tmp_path / "a.html", tmp_path / "b.html", shout, "en", "es")
+    translate_document(tmp_path / "a.html", tmp_path / "b.html", shout_all, "en", "es")
     assert (tmp_path / "b.html").stat().st_mode & 0o777 == mode
 
 
@@ -95,7 +91,7 @@ def test_a_file_that_was_there_keeps_its_permissions(tmp_path: Path):
     (tmp_path / "a.html").write_text("<p>one</p>")
     (tmp_path / "b.html").write_text("before")
     (tmp_path / "b.html").chmod(0o640)
-    translate_document(tmp_path / "a.html", tmp_path / "b.html", shout, "en", "es")
+    translate_document(tmp_path / "a.html", tmp_path / "b.html", shout_all, "en", "es")
     assert (tmp_path / "b.html").read_text() == "<p>ONE</p>"
     assert (tmp_path / "b.html").stat().st_mode & 0o777 == 0o640
 
@@ -108,7 +104,7 @@ def test_a_link_stays_and_its_target_is_written(tmp_path: Path, is_there: bool):
     if is_there:
         target.write_text("before")
     link.symlink_to(target)
-    translate_document(tmp_path / "a.html", link, shout, "en", "es")
+    translate_document(tmp_path / "a.html", link, shout_all, "en", "es")
     assert link.is_symlink()
     assert target.read_text() == "<p>ONE</p>"
     assert sorted(path.name for path in tmp_path.rglob("*.html")) == ["a.html", "link.html", "real.html"]
@@ -117,7 +113,7 @@ def test_a_link_stays_and_its_target_is_written(tmp_path: Path, is_there: bool):
 def test_a_link_to_itself_is_replaced(tmp_path: Path):
     (tmp_path / "a.html").write_text("<p>one</p>")
     (tmp_path / "b.html").symlink_to(tmp_path / "b.html")
-    translate_document(tmp_path / "a.html", tmp_path / "b.html", shout, "en", "es")
+    translate_document(tmp_path / "a.html", tmp_path / "b.html", shout_all, "en", "es")
     assert (tmp_path / "b.html").read_text() == "<p>ONE</p>"
 
 
@@ -141,7 +137,7 @@ ENTRIES = (
 def test_every_line_keeps_its_own_line_end(tmp_path: Path, name: str, text: str):
     path = tmp_path / name
     path.write_bytes((text.replace('msgstr "TWO"', 'msgstr ""') if name == "a.po" else text).encode())
-    translate_document(path, path, shout, "en", "es")
+    translate_document(path, path, shout_all, "en", "es")
     found = path.read_bytes().decode()
     assert found.lower() == text.lower()
     assert found.count("ONE") == 1

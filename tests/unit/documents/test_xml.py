@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
+from shouting import shout_all
 
 from seq2seq.documents import xml
 from seq2seq.documents.document import translate_document
@@ -152,7 +153,7 @@ NEW = '<tuv xml:lang="es"><seg>Ñ ONE</seg></tuv>'
 def test_what_surrounds_the_outermost_element_stays(tmp_path: Path, before: str, after: str, encoding: str):
     path = tmp_path / "in.tmx"
     path.write_bytes((before + TMX.format("\r\n", "") + after).encode(encoding))
-    translate_document(path, path, lambda texts, _: [(text.upper(), None) for text in texts], "en", "es")
+    translate_document(path, path, shout_all, "en", "es")
     assert path.read_bytes() == (before + TMX.format("\r\n", NEW) + after).encode(encoding)
 
 
@@ -187,7 +188,7 @@ def test_all_but_the_targets_stays(tmp_path: Path, encoding: str):
     mark = "\ufeff" if encoding == "utf-16-be" else ""
     text = mark + UNUSUAL.format(encoding=encoding.removesuffix("-be"), target="x")
     path.write_bytes(text.encode(encoding))
-    translate_document(path, path, lambda texts, _: [(text.upper(), None) for text in texts], "en", "es")
+    translate_document(path, path, shout_all, "en", "es")
     source = "</x:source ></x:trans-unit>"
     target = """
   <x:target  xml:lang = 'es'>Ñ &lt;one&gt;&e;<!-- c --><x:g id='&#49;'>TWO</x:g ><x:g/></x:target></x:trans-unit>"""

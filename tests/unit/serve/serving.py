@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from shouting import shout
 
 from seq2seq.errors import UserError
 from seq2seq.glossary import Glossary
@@ -64,7 +65,7 @@ class FakeTranslator(Translator):
         required = [" ".join(["", *glossary.translations(text)]) if glossary else "" for text in texts]
         return [
             [
-                Translation(text.upper() + end + "!" * rank, 0.0, 0.0, [], confidence=1 / len(text))
+                Translation(shout(text) + end + "!" * rank, 0.0, 0.0, [], confidence=1 / len(text))
                 for rank in range(n_best)
             ]
             for text, end in zip(texts, required, strict=True)

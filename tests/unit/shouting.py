@@ -1,0 +1,19 @@
+"""A model that puts words into capitals and keeps strings as `seq2seq.kept` does."""
+
+from collections.abc import Sequence
+
+from seq2seq.text.masks import Masker
+
+FIND = Masker(0, is_spelt=True).mask
+
+
+def shout(text: str) -> str:
+    parts = list[str]()
+    for string in FIND(text).strings:
+        before, _, text = text.partition(string)
+        parts += [before.upper(), string]
+    return "".join([*parts, text.upper()])
+
+
+def shout_all(texts: Sequence[str], align: bool) -> list[tuple[str, None]]:
+    return [(shout(text), None) for text in texts]
