@@ -17,6 +17,7 @@ from seq2seq.settings.bundle import CARD, read_bounded
 from seq2seq.text.tokenizer import EOS
 
 _MAX_CARD = 1_000_000  # bytes
+_NO_MASKS = "{} masks no strings, so addresses, placeholders and code may change; `seq2seq translate` keeps them."
 
 
 def export_bundle(bundle: Path, folder: Path, quantization: str = "float32") -> None:
@@ -79,7 +80,7 @@ def read_card(folder: Path) -> str:
 
 
 def write_card(bundle: Path, draft: Path, library: str, usage: str) -> None:
-    """Write the bundle's model card with another library's name and usage instead of this program's.
+    """Write the bundle's model card with another library's name, usage and limits instead of this program's.
 
     usage is the card's first section, in Markdown.
 
@@ -89,5 +90,5 @@ def write_card(bundle: Path, draft: Path, library: str, usage: str) -> None:
     introduction, heading, rest = read_card(bundle).partition("\n## ")
     introduction = introduction.replace("library_name: seq2seq", f"library_name: {library}")
     introduction = re.sub(r"```\n.*?```", "", introduction, flags=re.DOTALL).rstrip()  # the bundle's own command
-    new = f"{introduction}\n\n## Use with {library}\n\n{usage}{heading}{rest}"
+    new = f"{introduction}\n\n## Use with {library}\n\n{usage}\n{_NO_MASKS.format(library)}\n{heading}{rest}"
     (draft / CARD).write_text(new, encoding="utf-8")

@@ -36,6 +36,7 @@ from seq2seq.translation import MAX_SOURCE_TOKENS, STRETCH
 
 _USED = ("beam", "length_penalty", "max_length_ratio", "max_length_offset")  # settings of the search, in the page
 _IGNORED = ("repair", "batch_tokens", "seed", "temperature", "top_k", "top_p")  # without an effect there
+_NO_MASKS = '<p class="soft">This page masks no strings, so addresses, placeholders and code may change.</p>\n'
 _LIMITS = {"charLimit": 2000, "explainLimit": 300, "alternatives": 4, "frontendTimeout": 300}
 
 
@@ -65,6 +66,7 @@ def export_html(folder: Path, file: Path, *, beam: int | None = None) -> None:
     page = files("seq2seq.serve") / "page"
     body = re.findall(r"<body>\n(.*)</body>", (page / "index.html").read_text(encoding="utf-8"), re.DOTALL)[0]
     scripts = [(page / "theme.js").read_text(encoding="utf-8"), script("page", "serve/page")]
+    body = body.replace('<p id="warning"', f'{_NO_MASKS}<p id="warning"')
     body += (
         f'<script type="application/json" id="settings">{embed(settings)}</script>\n'
         f'<script type="text/plain" id="worker">{_raw(script("worker", "explain/in_browser"))}</script>\n'
@@ -155,7 +157,7 @@ def describe(tokenizer: Tokenizer) -> dict[str, Any]:
     return {
         "pieces": pieces,
         "scores": tokenizer.scores,
-        "symbols": list(tokenizer.user_symbols),
+        "symbols": [*tokenizer.user_symbols, *(pieces[token] for token in tokenizer.mask_ids)],
         "bytes": tokenizer.byte_ids,
         "isBpe": tokenizer.is_bpe,
     }
