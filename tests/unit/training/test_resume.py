@@ -63,7 +63,7 @@ def test_a_run_with_modifiers_resumes_the_same(config: Config, data: PreparedDat
 
 def test_a_run_that_fails_ends_the_process_that_reads_ahead(config: Config, data: PreparedData, tmp_path: Path) -> None:
     class Failing(L.Callback):
-        def on_validation_end(self, *_: object) -> None:
+        def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
             raise RuntimeError
 
     with pytest.raises(RuntimeError) as caught:
