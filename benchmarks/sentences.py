@@ -1,8 +1,7 @@
-"""Lines of several sentences, translated as they are and sentence by sentence."""
+"""Lines of several sentences, translated whole and, as the product does, sentence by sentence."""
 
 import random
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from pathlib import Path
 
 import torch
@@ -12,7 +11,9 @@ from sacrebleu.metrics.chrf import CHRF
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import read_test
 from seq2seq.files import find_model
+from seq2seq.interface import Source
 from seq2seq.segments import sentence_ends
+from seq2seq.settings.search import change_search
 from seq2seq.translator import Translator
 
 WHOLE, CUT = "whole", "sentence by sentence"
@@ -37,12 +38,10 @@ def run(plan: Plan, device: torch.device) -> Results:
     """
     lines = joined(read_test(plan.data), plan.lines, plan.seed)
     translator = Translator.load(find_model(plan.model), device)
-    sentences = [[line[a:b] for a, b in pairwise([0, *sentence_ends(line), len(line)]) if a < b] for line, _ in lines]
+    num_sentences = sum(len(sentence_ends(line)) + 1 for line, _ in lines)
     texts = [line for line, _ in lines]
-    found = {WHOLE: translator.translate(texts, beam=plan.beam)}
-    parts = translator.translate([part for line in sentences for part in line], beam=plan.beam)
-    ends = list(accumulate(map(len, sentences), initial=0))
-    found[CUT] = [" ".join(parts[a:b]) for a, b in pairwise(ends)]
+    found = {WHOLE: whole(translator, texts, plan.beam)}
+    found[CUT] = translator.translate(texts, beam=plan.beam)
     references = [[reference for _, reference in lines]]
     rows = []
     for way, translations in found.items():
@@ -52,10 +51,18 @@ def run(plan: Plan, device: torch.device) -> Results:
             len(sentence_ends(one)) < len(sentence_ends(text)) for one, text in zip(translations, texts, strict=True)
         )
         rows.append([way, f"{bleu:.1f}", f"{chrf:.1f}", str(short)])
-    title = f"{len(lines)} lines of {sum(map(len, sentences)) / len(lines):.1f} sentences, beam {plan.beam}"
+    title = f"{len(lines)} lines of {num_sentences / len(lines):.1f} sentences, beam {plan.beam}"
     return {"lines": lines, **found}, [
         Table(title, ["translated", "BLEU", "chrF++", "lines with fewer sentences"], rows)
     ]
+
+
+def whole(translator: Translator, lines: list[str], beam: int) -> list[str]:
+    """Translate each line at once, as the translator does not; strings that stay the same are spelt."""
+    sources = [Source(ids) for ids in translator.tokenizer.source.encode(lines)]
+    batches = translator.engine.search(sources, change_search(translator.search, {"beam": beam}), 1)
+    best = {index: hypotheses[0].ids for batch in batches for index, hypotheses in batch}
+    return translator.tokenizer.target.decode([best[index] for index in range(len(lines))])
 
 
 def joined(pairs: list[tuple[str, str]], count: int, seed: int) -> list[tuple[str, str]]:

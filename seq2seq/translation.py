@@ -18,7 +18,7 @@ from seq2seq.interface import (
     Translation,
     require_string,
 )
-from seq2seq.segments import number_words, split_text
+from seq2seq.segments import number_words, sentence_ends, split_text
 from seq2seq.settings.bundle import Calibration
 from seq2seq.text.masks import SYMBOL, Masked
 from seq2seq.text.normalise import one_line
@@ -36,7 +36,7 @@ NOTHING_MASKED = Masked("")
 
 @dataclass(frozen=True)
 class Segment:
-    """The unit that the model translates: a text or, if the text is too long, a sentence or a part of a sentence."""
+    """The unit that the model translates: a sentence, or a part of a sentence that is too long."""
 
     text_index: int
     text: str  # with symbols in place of the strings that are masked
@@ -61,16 +61,13 @@ def as_text(text: object, number: int) -> Text:
 class Segmenter:
     """Cuts and encodes texts for one model.
 
-    A text of at most trained_length tokens (`BundleConfig.trained_length`) is one segment. A longer text is cut at the
-    ends of its sentences. A sentence of more than 1.5 × trained_length tokens, or more than MAX_SOURCE_TOKENS, is cut
-    at clauses, or else at spaces. Without trained_length, only texts of more than MAX_SOURCE_TOKENS are cut. A text
-    with required phrases is never cut.
+    Every sentence is a segment. A sentence of more than 1.5 × trained_length tokens (`BundleConfig.trained_length`), or
+    more than MAX_SOURCE_TOKENS, is cut at clauses, or else at spaces. A text with required phrases is never cut.
     """
 
     def __init__(self, tokenizer: Tokenizers, trained_length: int | None) -> None:
         """Set the model's tokenizers and its trained_length (tokens)."""
         self._tokenizer = tokenizer
-        self._whole = min(trained_length or MAX_SOURCE_TOKENS, MAX_SOURCE_TOKENS)
         self._longest = min(int(STRETCH * (trained_length or MAX_SOURCE_TOKENS)), MAX_SOURCE_TOKENS)
 
     def segments(self, texts: Sequence[Text], glossary: Terms | None = None, first_line: int = 1) -> list[Segment]:
@@ -106,7 +103,7 @@ class Segmenter:
         if has_phrases and len(masked.strings) > most:
             masked = masked.part(masked.text, most)
             (ids,) = side.encode([masked.text])
-        is_short = len(ids) <= self._whole and len(masked.strings) <= most
+        is_short = len(ids) <= self._longest and len(masked.strings) <= most and not sentence_ends(masked.text)
         if is_short or (has_phrases and len(ids) <= MAX_SOURCE_TOKENS):
             return ([(masked, ids)] if ids else []), 0
         if has_phrases:

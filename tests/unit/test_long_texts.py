@@ -28,18 +28,18 @@ def segments_of(tokenizer: Tokenizer, text: str, trained_length: int | None) -> 
 
 
 @pytest.mark.slow
-def test_a_text_longer_than_what_was_trained_on_is_translated_by_sentences(tokenizer, caplog):
+@pytest.mark.parametrize("trained_length", [None, 100, 30])
+def test_every_sentence_is_translated_on_its_own(tokenizer, caplog, trained_length):
     sentences = ["The cat drank the milk.", "Ella ve la leche, un perro."]
     text, lengths = " ".join(sentences), [len(ids) for ids in tokenizer.encode([*sentences, " ".join(sentences)])]
-    for trained_length, expected in ((None, lengths[2:]), (lengths[2], lengths[2:]), (lengths[2] - 1, lengths[:2])):
-        translator = echo_translator(tokenizer, beam=1, trained_length=trained_length)
-        engine: Any = translator.engine
-        model = engine.model
-        assert translator.translate([text], batch_tokens=1) == [text]
-        assert sorted(length - 1 for _, length in model.shapes) == sorted(expected)
-        model.shapes.clear()
-        translator.translate([Text(text, phrases=["leche"])], beam=4)
-        assert model.shapes == [(1, lengths[2] + 1)]  # a phrase could belong to any sentence
+    translator = echo_translator(tokenizer, beam=1, trained_length=trained_length)
+    engine: Any = translator.engine
+    model = engine.model
+    assert translator.translate([text], batch_tokens=1) == [text]
+    assert sorted(length - 1 for _, length in model.shapes) == sorted(lengths[:2])
+    model.shapes.clear()
+    translator.translate([Text(text, phrases=["leche"])], beam=4)
+    assert model.shapes == [(1, lengths[2] + 1)]  # a phrase could belong to any sentence
     assert not caplog.messages
 
 
