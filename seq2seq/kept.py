@@ -16,7 +16,7 @@ from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import Alignment, Segment, with_text
 
-_SPACE_BEFORE_MARK = re.compile(r"\s+([.,;:!?…)\]»”]+)(?=\s|$)")
+_SPACE_BEFORE_MARK = re.compile(r"(?<!\s)\s++([.,;:!?…)\]»”]++)(?=\s|$)")
 
 Found = list[tuple[Hypothesis, str]]  # the hypotheses of a segment and their texts, best first
 Search = Callable[[Sequence[Segment], SearchRequest], list[Found]]

@@ -31,7 +31,7 @@ _EMOJI = (
 _NO_SPACE = r"[^\s<>\"“”«»]"
 FAMILIES = {  # if several match at a position, the first one takes the string
     "symbol": [  # of the text itself, or of a pair that was masked before; and an object of a document
-        r"⟨(?:[^\w⟩]*+\d)++[^\w⟩]*+⟩",  # also with invisible characters in it
+        r"⟨(?:[^\w\s⟨⟩]*+\d)++[^\w\s⟨⟩]*+⟩",  # also with invisible characters in it
         r"\x01\d++\x01",
     ],
     "code": [r"(?<![\w`])(?:``(?!`)(?:[^`\n]|`(?!`)){1,200}?``|`[^`\n]{1,200}+`)(?![\w`])"],

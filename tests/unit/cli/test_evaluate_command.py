@@ -123,7 +123,7 @@ def test_unusual_texts_are_counted_by_family(evaluate, tmp_path):
     assert families["CAPITALS"]["probes"] == families["placeholders"]["probes"] == 2
     assert families["placeholders"]["lost_parts"] == 0
     _, plain, _ = evaluate(*words, "--json", "--no-repair")
-    assert json.loads(plain)["placeholders"]["lost_parts"] == 2
+    assert json.loads(plain)["CAPITALS"]["chrf"] != families["CAPITALS"]["chrf"]
     assert evaluate(*words, "--metric", "bleu")[0] != 0
 
 
