@@ -128,8 +128,15 @@ class _Pool:
         self._executor = ProcessPoolExecutor(size, context, _start, (watched, self._stopping, begin, ignored))
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> "Future[Result]":
-        """Call a function of a module in one of the processes; return the future result."""
-        return self._executor.submit(_unless_stopping, function, arguments)
+        """Call a function of a module in one of the processes; return the future result.
+
+        Raises:
+            BrokenProcessPool: a process died.
+        """
+        try:
+            return self._executor.submit(_unless_stopping, function, arguments)
+        except OSError as error:  # while a new process starts, the executor sees that another died and closes its pipes
+            raise BrokenProcessPool(str(error)) from error
 
     def end(self) -> None:
         """End the processes after their current tasks; tasks that have not begun are dropped.

@@ -4,6 +4,7 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -54,6 +55,15 @@ def test_a_process_that_dies_is_one_line(translator: Translator) -> None:
         for _ in processes.stream(translator, endless(), translator.request(), 2):
             pass
     killing.join()
+
+
+def test_a_process_that_dies_while_another_starts_is_one_line(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # what the executor raises if it closes its pipes, because a process died, while the next is being started
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", Mock(side_effect=OSError("handle is closed")))
+    with pytest.raises(UnfinishedError, match="one of 2 processes died, perhaps"):
+        list(processes.stream(translator, [Text("Ella ve la leche.")], translator.request(), 2))
 
 
 @pytest.mark.usefixtures("small_chunks")
