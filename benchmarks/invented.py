@@ -28,7 +28,7 @@ class Plan(Options):
     testset: list[str] = field(default_factory=lambda: ["data/bundled/everyday.test.tsv"])
     dictionary: str = "es_ES"  # hunspell's dictionary of the target language
     sentences: int = 2000  # sentences of each test set, from its beginning; 0: all
-    repair: Literal["auto", "off"] = "auto"  # rules for unusual texts; auto: as the model's settings say
+    repair: Literal["auto", "off"] = "auto"  # search.repair; auto: as the model's settings say
 
 
 def run(plan: Plan, device: torch.device) -> Results:

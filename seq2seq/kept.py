@@ -1,8 +1,8 @@
 """Sees to it that a translation has every string that its text keeps, whatever the model produced.
 
-A lost symbol (`seq2seq.text.masks`) is searched again as a required phrase. A model without symbols, and an engine or a
-search without phrases, translates the text without its strings, and the alignment of words says where they go. Knows no
-documents.
+A lost symbol (`seq2seq.text.masks`) is searched again as a required phrase, and so is a lost number on request. A model
+without symbols, and an engine or a search without phrases, translates the text without its strings, and the alignment
+of words says where they go. Knows no documents.
 """
 
 import re
@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from seq2seq.errors import UserError
+from seq2seq.evaluation.faults import lost_numbers
 from seq2seq.interface import Hypothesis, SearchRequest
 from seq2seq.text.masks import SYMBOL, Masked
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.tokenizer import UNK
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translation import Alignment, Segment, with_text
+from seq2seq.translation import Alignment, Segment, encode_phrases, with_text
 
 _SPACE_BEFORE_MARK = re.compile(r"(?<!\s)\s++([.,;:!?…)\]»”]++)(?=\s|$)")
 
@@ -31,6 +32,7 @@ def keep(
     tokenizers: Tokenizers,
     *,
     has_phrases: bool,
+    tgt_lang: str | None = None,
 ) -> list[Found]:
     """Return the translations of segments, with symbols; each has all symbols of its segment.
 
@@ -41,18 +43,25 @@ def keep(
         align: aligns the words of segments and hypotheses; None: by their relative position.
         tokenizers: the model's.
         has_phrases: whether the engine can search with required phrases.
+        tgt_lang: language of the translations, if a number that the best one lacks is searched again; else None.
     """
+    segments = list(segments)
     found = [_with_symbols(segment, of) for segment, of in zip(segments, search(segments, request), strict=True)]
     if has_phrases:
-        lost = {i: symbols for i, symbols in _lost(segments, found).items() if not segments[i].masked.is_spelt}
-        again = [_with_required(segments[i], symbols, tokenizers.target) for i, symbols in lost.items()]
-        for i, better in zip(lost, search_each(again, request, search), strict=True):
-            found[i] = better or found[i]
-    rest = {i: with_text(segments[i], SYMBOL.sub(" ", segments[i].text), tokenizers) for i in _lost(segments, found)}
+        lost = {i: _lost_phrases(segment, found[i], tokenizers, tgt_lang) for i, segment in enumerate(segments)}
+        required = {i: _with_phrases(segments[i], phrases) for i, phrases in lost.items() if phrases}
+        for i, better in zip(required, _search_each(list(required.values()), request, search), strict=True):
+            if better:
+                segments[i], found[i] = required[i], _with_symbols(segments[i], better)
+    rest = {
+        i: with_text(segment, SYMBOL.sub(" ", segment.text), tokenizers)
+        for i, segment in enumerate(segments)
+        if _lost_symbols(segment, found[i])
+    }
     for i in rest:  # if no words are left, the text is its own translation
         found[i] = [(one, text if _has_words(rest[i]) else segments[i].text) for one, text in found[i]]
     rest = {i: segment for i, segment in rest.items() if _has_words(segment)}
-    again = search_each(list(rest.values()), request, search)
+    again = _search_each(list(rest.values()), request, search)
     pairs = [(segment, one) for segment, better in zip(rest.values(), again, strict=True) for one, _ in better]
     ways = iter(align(*zip(*pairs, strict=True)) if align and pairs else [])
     for i, better in zip(rest, again, strict=True):
@@ -68,7 +77,7 @@ def _has_words(segment: Segment) -> bool:
     return bool(segment.source.ids) and any(map(str.isalnum, segment.text))
 
 
-def search_each(segments: Sequence[Segment], request: SearchRequest, search: Search) -> list[Found]:
+def _search_each(segments: Sequence[Segment], request: SearchRequest, search: Search) -> list[Found]:
     """Search all segments together or, if one of them cannot be searched, each alone; such a one has no translation."""
     if not segments:
         return []
@@ -77,7 +86,7 @@ def search_each(segments: Sequence[Segment], request: SearchRequest, search: Sea
     except UserError:  # a text is too short for its phrases, or no n-gram is left
         if len(segments) == 1:
             return [[]]
-    return [one for segment in segments for one in search_each([segment], request, search)]
+    return [one for segment in segments for one in _search_each([segment], request, search)]
 
 
 def insert(masked: Masked, translation: str, alignment: Alignment | None, num_first: int = 0) -> str:
@@ -117,16 +126,27 @@ def _with_symbols(segment: Segment, found: Found) -> Found:
     return [(one, segment.masked.from_model(text)) for one, text in found]
 
 
-def _lost(segments: Sequence[Segment], found: Sequence[Found]) -> dict[int, list[str]]:
-    """Return the numbers of the symbols that a translation of a segment lacks, for each segment that has some."""
-    lost = {
-        i: list(dict.fromkeys(number for _, text in found[i] for number in segment.masked.lost(text)))
-        for i, segment in enumerate(segments)
-        if segment.masked.strings
-    }
-    return {i: numbers for i, numbers in lost.items() if numbers}
+def _lost_symbols(segment: Segment, found: Found) -> list[str]:
+    """Return the numbers of the symbols that some of the translations lack."""
+    return list(dict.fromkeys(number for _, text in found for number in segment.masked.lost(text)))
 
 
-def _with_required(segment: Segment, symbols: Sequence[str], target: Tokenizer) -> Segment:
-    required = [[target.mask_ids[int(symbol) - 1]] for symbol in symbols]
-    return replace(segment, source=replace(segment.source, phrases=[*segment.source.phrases, *required]))
+def _lost_phrases(segment: Segment, found: Found, tokenizers: Tokenizers, tgt_lang: str | None) -> list[list[int]]:
+    """Return the ids of the symbols that some translation lacks, and of the numbers that the best translation lacks.
+
+    A number is left out if the model cannot produce it, or if other phrases are required, which may spell it out.
+    """
+    target, text = tokenizers.target, segment.text
+    symbols = [] if segment.masked.is_spelt else _lost_symbols(segment, found)
+    phrases = [[target.mask_ids[int(number) - 1]] for number in symbols]
+    if tgt_lang is None or segment.source.phrases:
+        return phrases
+    for tag in tokenizers.source.user_symbols:  # their digits are no numbers
+        text = text.replace(tag, " ")
+    text, translation = (SYMBOL.sub(" ", one) for one in (text, found[0][1]))
+    numbers = encode_phrases(lost_numbers(text, translation, tgt_lang), target)
+    return phrases + [ids for ids in numbers if not {UNK, *tokenizers.unproducible}.intersection(ids)]
+
+
+def _with_phrases(segment: Segment, phrases: Sequence[list[int]]) -> Segment:
+    return replace(segment, source=replace(segment.source, phrases=[*segment.source.phrases, *phrases]))

@@ -24,10 +24,10 @@ from seq2seq.interface import (
     require_strings,
 )
 from seq2seq.kept import Align, Found, keep
-from seq2seq.repair import in_usual_case, is_in_capitals, repair
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.search import SearchConfig, change_search
+from seq2seq.text.case import in_usual_case, is_in_capitals
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import (
     Alignment,
@@ -262,13 +262,11 @@ class Translator:
         banned += [[symbol] for symbol in target.user_symbols.values()]
         lines = enumerate(require_iterable(texts, "texts"), start=first_line)
         while part := [as_text(text, number) for number, text in itertools.islice(lines, chunk)]:
-            repairs = settings.repair and not settings.sampling
-            texts = [self._in_usual_case(text) for text in part] if repairs and not request.glossary else part
+            is_recased = settings.repair and not (settings.sampling or request.glossary)
+            texts = [self._in_usual_case(text) for text in part] if is_recased else part
             segments = self._segmenter.segments(texts, request.glossary, first_line)
             report(len(part) - sum(segment.is_first for segment in segments))  # texts without words are done
             found = self._search(segments, request, banned, report)
-            if repairs:
-                found = self._repair(segments, found, request, banned, report)
             of_text: list[list[Found]] = [[] for _ in part]
             for segment, of_segment in zip(segments, found, strict=True):
                 of_text[segment.text_index].append(of_segment)
@@ -358,7 +356,8 @@ class Translator:
 
         is_begun = list[bool]()  # only the first search begins texts
         has_phrases, align = self._has_phrases(request), self._align(request) if self.can_align else None
-        return keep(segments, request, search, align, self.tokenizer, has_phrases=has_phrases)
+        tgt_lang = self.tgt_lang if request.settings.repair else None
+        return keep(segments, request, search, align, self.tokenizer, has_phrases=has_phrases, tgt_lang=tgt_lang)
 
     def _align(self, request: SearchRequest) -> Align:
         """Return a function that aligns the words of segments and their hypotheses."""
@@ -380,21 +379,6 @@ class Translator:
         is_free = not (text.prefix or text.phrases)
         usual = in_usual_case(text.text, self.tokenizer.source) if is_free else text.text
         return text if usual == text.text else dataclasses.replace(text, text=usual)
-
-    def _repair(
-        self,
-        segments: list[Segment],
-        found: list[Found],
-        request: SearchRequest,
-        banned: list[list[int]],
-        report: Callable[[int], object],
-    ) -> list[Found]:
-        """Return the translations, with better ones where the best one of a segment has a fault."""
-        return repair(
-            *(segments, found, request, lambda chosen, again: self._search(chosen, again, banned, lambda _: report(0))),
-            self._align(request) if self.can_align else None, self.tokenizer, self.tgt_lang,
-            has_phrases=self._has_phrases(request), keeps=not request.align,
-        )  # fmt: skip
 
     def _has_phrases(self, request: SearchRequest) -> bool:
         """Return whether this engine can search with required phrases, which some settings exclude."""

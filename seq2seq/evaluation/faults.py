@@ -32,7 +32,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 _LETTERS = re.compile(r"((?:[^\W\d]|\ufffd){1,3})\1{3,}")  # up to three letters, four times or more
 _TAG = re.compile(r",\s*¿?[\w']+(?: \w+)?\?\s*$")  # isn't it?, ¿no?
 _NUMBER = re.compile(r"(?<!\d)\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?:,\d+)?(?!\d)|\d+(?:[.,]\d+)*")
-DIGITS = re.compile(r"(?<!\w)\d+(?:[.,:/]\d+|[ \u00a0\u202f]\d{3}(?!\d))*(?!\w)")  # a number, a time or a date
+_DIGITS = re.compile(r"(?<!\w)\d+(?:[.,:/]\d+|[ \u00a0\u202f]\d{3}(?!\d))*(?!\w)")  # a number, a time or a date
 
 
 class Triple(NamedTuple):
@@ -210,10 +210,10 @@ def lost_numbers(source: str, translation: str, tgt_lang: str) -> list[str]:
     Marks within a number, as of thousands, do not count. Digits within a word (MP3, 1st) are no number, and 1 may have
     become an article.
     """
-    have, words_of = Counter(map(_digits_of, DIGITS.findall(translation))), Counter(words(translation.lower()))
+    have, words_of = Counter(map(_digits_of, _DIGITS.findall(translation))), Counter(words(translation.lower()))
     spelt = LANGUAGES[tgt_lang].spelt if tgt_lang in LANGUAGES else ()
     lost = []
-    for number in DIGITS.findall(source):
+    for number in _DIGITS.findall(source):
         digits = _digits_of(number)
         is_word = len(digits) < 3 and digits.isdecimal() and int(digits) < len(spelt) and words_of[spelt[int(digits)]]
         if have[digits]:

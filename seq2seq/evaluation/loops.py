@@ -7,9 +7,6 @@ from collections.abc import Sequence
 LONGEST = 8  # words of a phrase that is repeated at once
 _WORD = re.compile(r"[^\W\d_]+")
 _LETTERS = re.compile(r"([^\W\d_]{1,4}?)\1{3,}", re.IGNORECASE)  # up to four letters, four times or more
-_PHRASES = re.compile(
-    r"\b([^\W\d_]+(?:\W+[^\W\d_]+){0,7}?)(?:\W+\1\b){2,}", re.IGNORECASE
-)  # up to eight words, three times
 
 
 def has_loop(source: str, translation: str) -> bool:
@@ -26,11 +23,6 @@ def has_loop(source: str, translation: str) -> bool:
     if (count := _most_frequent(ours)) >= 4 and count > _most_frequent(theirs):
         return True
     return bool(_LETTERS.search(translation)) and not _LETTERS.search(source)
-
-
-def without_runs(text: str) -> str:
-    """Return a text with one of the phrases, or groups of letters, that come three or four times at once."""
-    return _LETTERS.sub(r"\1", _PHRASES.sub(r"\1", text))
 
 
 def _run(tokens: Sequence[str], size: int) -> int:

@@ -32,8 +32,7 @@ class SearchConfig:
     top_k: int = 0  # draw from the k likeliest tokens; 0 = all
     top_p: float = 1.0  # nucleus: draw from the likeliest tokens whose probabilities sum to top_p
     seed: int = 1  # random seed of the draws
-    # translate text in capitals as usual text, and search again if the translation lacks a number or repeats itself
-    # endlessly
+    # translate text in capitals or title case as usual text, and search again with the numbers that a translation lacks
     repair: bool = False
     mbr: int = 0  # hypotheses for minimum Bayes risk decoding (by chrF); 0 = off
     # most beam × source tokens of a batch, padding included; auto: 4,096 on a CPU, 32,768 on a GPU

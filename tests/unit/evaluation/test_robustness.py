@@ -3,7 +3,7 @@
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.evaluation.loops import has_loop, without_runs
+from seq2seq.evaluation.loops import has_loop
 from seq2seq.evaluation.robustness import Family, make_probes, measure, table
 
 PAIRS = [
@@ -43,19 +43,6 @@ def test_what_is_repeated_endlessly_is_a_loop(source: str, translation: str):
 )
 def test_what_the_source_repeats_or_only_comes_twice_is_none(source: str, translation: str):
     assert not has_loop(source, translation)
-
-
-@pytest.mark.parametrize(
-    ("text", "shorter"),
-    [
-        ("muy muy muy bien", "muy bien"),
-        ("Por qué, por qué, por qué no", "Por qué no"),
-        ("UnidosSSSs", "Unidos"),
-        ("no no", "no no"),
-    ],
-)
-def test_runs_become_one(text: str, shorter: str):
-    assert without_runs(text) == shorter
 
 
 def test_every_family_has_its_probes_and_they_are_the_same_each_time():

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from seq2seq.evaluation.faults import FAULTS, LANGUAGES, Triple, make_checks, numbers, words
+from seq2seq.evaluation.faults import FAULTS, LANGUAGES, Triple, lost_numbers, make_checks, numbers, words
 
 CONTEXT = [  # other lines of the test set: Tom and Roma are names, "no" and "a" are Spanish words, too
     Triple("I know Tom and no one in Roma.", "Conozco a Tom y a nadie en Roma.", "Conozco a Tom y a nadie en Roma."),
@@ -105,3 +105,25 @@ def test_a_number_means_what_its_language_allows(case: str) -> None:
 
 def test_words_are_runs_of_letters() -> None:
     assert words("Tom’s well-known 2nd dog doesn't.") == ["Tom", "well", "known", "nd", "dog", "doesn't"]
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "lost"),
+    [
+        ("at 10:45", "a las 10:45", []),
+        ("at 10:45", "a las 11:45", ["10:45"]),
+        ("$1,250", "1.250 dólares", []),
+        ("1000", "1 000", []),
+        ("1 cat", "un gato", []),
+        ("my 1st MP3", "mi primer MP3", []),
+        ("٣" * 5000, "", ["٣" * 5000]),
+        ("3 cats", "tres gatos", []),
+        ("3 cats", "gatos", ["3"]),
+        ("20 or 20", "20", ["20"]),
+        ("no number", "7", []),
+    ],
+)
+def test_a_number_is_lost_unless_its_digits_or_its_word_are_there(
+    source: str, translation: str, lost: list[str]
+) -> None:
+    assert lost_numbers(source, translation, "es") == lost
