@@ -47,8 +47,6 @@ ELSEWHERE = {  # pictures, and first lines of `text` blocks: the command that ma
     "2,000 sentences; baseline: rival.es": "seq2seq evaluate",
     "500 sentences: BLEU *": "seq2seq analyse",
     "errors.py, extras.py *": "the packages, in the order of their imports",
-    "def attend_to_target(y):": "code",
-    "candidates = sorted(*": "code",
     "e?i, j? = *": "equations",
     "The ball is blue.\t*": "a user's file",
 }

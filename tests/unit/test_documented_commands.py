@@ -15,7 +15,9 @@ from tests.documented_table import NOT_RUN, reason_not_to_run
 
 COMMANDS = commands()
 FOLDERS = "|".join(path.name for path in (REPOSITORY / "seq2seq").iterdir() if path.is_dir())
-FILE_NAME = re.compile(rf"`((?:seq2seq|tests|conf|benchmarks|data|docs|{FOLDERS})/[\w/.-]+?\.(?:py|yaml|md|json|tsv))`")
+FILE_NAME = re.compile(
+    rf"`((?:seq2seq|tests|conf|benchmarks|data|docs|examples|{FOLDERS})/[\w/.-]+?\.(?:py|yaml|md|json|tsv))`"
+)
 
 
 def test_every_command_is_run_by_a_test_or_has_a_reason_not_to_be() -> None:
