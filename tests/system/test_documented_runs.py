@@ -59,12 +59,14 @@ def write_toy(folder: Path) -> None:
     for name in ("dev", "mine.dev", "general.dev", "v", "tatoeba/test"):
         write_pairs(folder / f"{name}.tsv", PAIRS[60:70])
     weights = yaml.safe_load((REPOSITORY / "conf" / "data" / "mixed_cpu.yaml").read_text(encoding="utf-8"))["weights"]
-    for name in {"some", "gimp_help", "gnome_user_docs", *weights} - {"tatoeba"}:
+    news = {name for name in weights if name.startswith("news")}
+    for name in {"some", "gimp_help", "gnome_user_docs", *weights} - {"tatoeba"} - news:
         with lzma.open(folder / "corpora" / f"{name}.tsv.xz", "wt", encoding="utf-8") as file:
             file.writelines(f"{src}\t{tgt}\n" for src, tgt in PAIRS[:60])
-    for name in ("test", "tests/newstest2012", "tests/newstest2013", "tests/flores200-devtest"):
+    tests = dict.fromkeys(("test", "tests/newstest2012", "tests/newstest2013", "tests/flores200-devtest"), PAIRS[70:])
+    for name, pairs in (tests | {f"tests/{name}": PAIRS[:60] for name in news}).items():
         for side, language in enumerate(("en", "es")):
-            (folder / f"{name}.{language}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS[70:]))
+            (folder / f"{name}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
 
 
 def write_bundled(folder: Path) -> None:
