@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from seq2seq.extras import needing
-from seq2seq.text.batching import Batch, pad
+from seq2seq.text.batching import Batch, collate
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 with needing("huggingface"):
@@ -65,7 +64,7 @@ def generate(
 
     max_length is the most tokens without EOS. Further options are those of transformers' `generate`.
     """
-    src = pad([np.asarray(ids, dtype=np.int64) for ids in sources], None, EOS).to(model.device)
+    src = collate([(ids, ()) for ids in sources]).src.to(model.device)
     return cast(Any, model).generate(  # the types of transformers' mixin do not fit its models
         input_ids=src,
         attention_mask=src != PAD,

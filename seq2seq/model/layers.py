@@ -61,7 +61,7 @@ class Residual(nn.Module):
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu_,  # in place: nothing needs the input afterwards
+    "relu": F.relu,  # in place, autograd would copy the hidden layer: a linear map returns a view
     "gelu": F.gelu,  # by the error function (Hendrycks & Gimpel 2016)
     "swish": F.silu,  # x · sigmoid(x) (Ramachandran et al. 2017)
 }

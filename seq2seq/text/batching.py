@@ -14,7 +14,7 @@ from jaxtyping import Int, Int32, Int64, Integer
 from torch import Tensor
 
 from seq2seq.errors import UserError
-from seq2seq.text.dataset import Pairs
+from seq2seq.text.dataset import Ids, Pairs
 from seq2seq.text.epochs import Block, BlockId, BlockSource, all_indices
 from seq2seq.text.tokenizer import BOS, EOS, PAD
 
@@ -37,24 +37,32 @@ class Batch(NamedTuple):
     tgt_out: Int[Tensor, "b t"]  # tokens, EOS, padding
 
 
-def pad(rows: Sequence[np.ndarray], first: int | None, last: int | None) -> Int[Tensor, "b t"]:
-    """Pad rows of token ids to one matrix; put the ids `first` and `last`, if given, before and after each row."""
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    start = int(first is not None)
-    out = np.full((len(rows), int(lengths.max()) + start + (last is not None)), PAD, dtype=np.int64)
-    columns = np.arange(out.shape[1] - start)
-    out[:, start:][columns < lengths[:, None]] = np.concatenate(rows)
-    if last is not None:
-        out[np.arange(len(rows)), lengths + start] = last
-    if first is not None:
-        out[:, 0] = first
-    return torch.as_tensor(out)
+def gather(pairs: Pairs, indices: Integer[np.ndarray, " b"], start: int = BOS) -> Batch:
+    """Make a batch of some of the pairs; start is the decoder's start id."""
+    rows, lengths, starts = np.arange(len(indices)), pairs.lengths[indices], pairs.starts[indices]
+    src = _gather_side(pairs.ids, starts, lengths[:, 0])
+    tgt_out = _gather_side(pairs.ids, starts + lengths[:, 0], lengths[:, 1])
+    tgt_in = np.roll(tgt_out, 1, axis=1)
+    tgt_in[:, 0] = start
+    src[rows, lengths[:, 0]] = tgt_out[rows, lengths[:, 1]] = EOS
+    return Batch(*map(torch.as_tensor, (src, tgt_in, tgt_out)))
 
 
-def collate(pairs: Sequence[tuple[np.ndarray, np.ndarray]], start: int = BOS) -> Batch:
-    """Make a batch of (source, target) ids; start is the decoder's start id."""
+def _gather_side(
+    ids: Integer[np.ndarray, " ids"], starts: Int64[np.ndarray, " b"], lengths: Int32[np.ndarray, " b"]
+) -> Int64[np.ndarray, "b t"]:
+    """Return the tokens of one side of each pair in a row, padded to one more than the longest."""
+    columns = np.arange(int(lengths.max()) + 1)
+    is_token = columns < lengths[:, None]
+    side = np.full(is_token.shape, PAD, np.int64)
+    side[is_token] = ids[(starts[:, None] + columns)[is_token]]
+    return side
+
+
+def collate(pairs: Sequence[tuple[Ids, Ids]], start: int = BOS) -> Batch:
+    """Make a batch of (source, target) ids."""
     src, tgt = zip(*pairs, strict=True)
-    return Batch(pad(src, None, EOS), pad(tgt, start, None), pad(tgt, None, EOS))
+    return gather(Pairs.of(src, tgt), all_indices(len(pairs)), start)
 
 
 @dataclass(frozen=True)
@@ -205,7 +213,7 @@ class FixedBatches:
         return len(self.plan)
 
     def __iter__(self) -> Iterator[Batch]:
-        return (collate([self.pairs[index] for index in indices], self.start) for indices in self.plan)
+        return (gather(self.pairs, indices, self.start) for indices in self.plan)
 
 
 class BatchLoader:
@@ -269,7 +277,7 @@ class BatchLoader:
             for current in blocks:
                 for indices in self._plan(current)[batches + self._rank :: self._world_size]:
                     batches += self._world_size
-                    batch = collate([current.pairs[index] for index in indices], self.start)
+                    batch = gather(current.pairs, indices, self.start)
                     yield batch, {"epoch": current.id.epoch, "block": current.id.number, "batches": batches}
                 batches = 0
 

@@ -23,6 +23,7 @@ _SHOWN = 100  # characters that are shown of each side of an example
 TEXTS = "texts.json"  # file of the validation set and of the test sets
 REPORT = "report.json"  # file of the counts; it does not name corpora, whose files may be moved
 _IDS, _LENGTHS = ".ids", ".lengths"  # endings of the two files
+Ids = Sequence[int] | np.ndarray
 _ID_TYPES = (np.uint16, np.int32)  # the size of the file of ids shows which of the two its ids have
 
 
@@ -32,19 +33,18 @@ class Pairs:
     Attributes:
         ids: all tokens: the first source, the first target, the second source, …
         lengths: number of tokens of each source and target.
+        starts: where each pair begins in `ids`, and the end of the last pair.
     """
 
     def __init__(self, ids: Integer[np.ndarray, " ids"], lengths: Int32[np.ndarray, "n 2"]) -> None:
         self.ids, self.lengths = ids, lengths
-        self._starts = np.zeros(len(lengths) + 1, np.int64)
-        np.add(lengths[:, 0], lengths[:, 1], out=self._starts[1:])
-        np.cumsum(self._starts, out=self._starts)
+        self.starts = np.zeros(len(lengths) + 1, np.int64)
+        np.add(lengths[:, 0], lengths[:, 1], out=self.starts[1:])
+        np.cumsum(self.starts, out=self.starts)
         self._path: Path | None = None
 
     @classmethod
-    def of(
-        cls, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]], dtype: np.typing.DTypeLike = np.int32
-    ) -> "Pairs":
+    def of(cls, src: Sequence[Ids], tgt: Sequence[Ids], dtype: np.typing.DTypeLike = np.int32) -> "Pairs":
         """Join the i-th row of src with the i-th row of tgt; dtype is the type of the ids, see `id_type`."""
         rows = [row for pair in zip(src, tgt, strict=True) for row in pair]
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
@@ -83,7 +83,7 @@ class Pairs:
     def __getitem__(self, index: int | np.integer) -> tuple[Integer[np.ndarray, " s"], Integer[np.ndarray, " t"]]:
         if not 0 <= index < len(self):
             raise IndexError(f"pair {index} of {len(self)}")
-        start, end = self._starts[index], self._starts[index + 1]
+        start, end = self.starts[index], self.starts[index + 1]
         middle = start + self.lengths[index, 0]
         return self.ids[start:middle], self.ids[middle:end]
 

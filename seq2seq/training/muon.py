@@ -1,5 +1,8 @@
 """Muon for the matrices of the layers, with AdamW for everything else (Jordan et al. 2024; Liu et al. 2025)."""
 
+# pyright: reportPrivateImportUsage=false
+# (torch does not export its _foreach functions, which its own optimizers use)
+
 import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -52,18 +55,17 @@ class MuonAdamW(torch.optim.AdamW):
         matrices = sorted((p for p in group["params"] if p.grad is not None), key=_shape)
         for shape, of_shape in groupby(matrices, key=_shape):
             parameters = list(of_shape)
-            states = [self._state(parameter) for parameter in parameters]
-            for parameter, state in zip(parameters, states, strict=True):
-                state["step"] += 1
-                state["exp_avg"].lerp_(parameter.grad, 1 - MOMENTUM)
-            if states[0]["step"] % EVERY:
+            gradients, states = [p.grad for p in parameters], [self._state(p) for p in parameters]
+            steps, momenta = ([state[name] for state in states] for name in ("step", "exp_avg"))
+            torch._foreach_add_(steps, 1)
+            torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
+            if steps[0] % EVERY:
                 continue
-            ahead = [p.grad.lerp(state["exp_avg"], MOMENTUM) for p, state in zip(parameters, states, strict=True)]
+            ahead = torch._foreach_lerp(gradients, momenta, MOMENTUM)
             directions = orthogonalised(torch.stack(ahead), self.dtype)  # of Nesterov's momentum
             length = EVERY * group["lr"]
-            for parameter, direction in zip(parameters, directions, strict=True):
-                parameter.mul_(1 - length * group["weight_decay"])
-                parameter.sub_(direction, alpha=length * RMS * math.sqrt(max(shape)))
+            torch._foreach_mul_(parameters, 1 - length * group["weight_decay"])
+            torch._foreach_sub_(parameters, directions.unbind(), alpha=length * RMS * math.sqrt(max(shape)))
 
     def _state(self, parameter: Tensor) -> dict[str, Tensor]:
         state = self.state[parameter]

@@ -15,6 +15,7 @@ from seq2seq.text.batching import (
     _ahead,
     collate,
     count_batches,
+    gather,
     plan_batches,
 )
 from seq2seq.text.dataset import Pairs
@@ -63,6 +64,14 @@ def test_a_batch_holds_the_target_twice_shifted_by_one() -> None:
     assert batch.src.tolist() == [[7, 8, EOS], [5, EOS, PAD]]
     assert batch.tgt_in.tolist() == [[BOS, 9, PAD, PAD], [BOS, 4, 6, 7]]
     assert batch.tgt_out.tolist() == [[9, EOS, PAD, PAD], [4, 6, 7, EOS]]
+
+
+def test_pairs_are_gathered_in_any_order_and_as_often_as_wanted() -> None:
+    pairs = Pairs.of([[7, 8], [], [5]], [[9], [4], []])
+    batch = gather(pairs, np.array([2, 0, 0, 1]), start=3)
+    assert batch.src.tolist() == [[5, EOS, PAD], [7, 8, EOS], [7, 8, EOS], [EOS, PAD, PAD]]
+    assert batch.tgt_in.tolist() == [[3, PAD], [3, 9], [3, 9], [3, 4]]
+    assert batch.tgt_out.tolist() == [[EOS, PAD], [9, EOS], [9, EOS], [4, EOS]]
 
 
 @pytest.mark.parametrize(("world_size", "accumulate"), [(1, 1), (3, 1), (2, 4)])
