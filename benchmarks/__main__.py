@@ -14,7 +14,7 @@ from seq2seq.errors import UserError
 
 COMMANDS = (
     "training", "profile", "rival", "speedrun", "decoding", "equality", "workers", "files", "serving",
-    "attention", "transfers", "importing", "pipelines", "argos", "browser",
+    "attention", "transfers", "kernels", "shapes", "importing", "pipelines", "argos", "browser",
     "scale", "slopes", "starts", "documents", "modifiers", "masks", "typed", "sentences", "invented",
 )  # fmt: skip
 

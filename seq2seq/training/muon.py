@@ -59,7 +59,7 @@ class MuonAdamW(torch.optim.AdamW):
             steps, momenta = ([state[name] for state in states] for name in ("step", "exp_avg"))
             torch._foreach_add_(steps, 1)
             torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
-            if steps[0] % EVERY:
+            if int(steps[0]) % EVERY:
                 continue
             ahead = torch._foreach_lerp(gradients, momenta, MOMENTUM)
             directions = orthogonalised(torch.stack(ahead), self.dtype)  # of Nesterov's momentum

@@ -1,0 +1,23 @@
+"""What an update sends to a GPU may not grow: the operations, and the shapes of batches."""
+
+import pytest
+
+from benchmarks import kernels, shapes
+from benchmarks.kernels import TRAININGS
+from seq2seq.text.dataset import Pairs
+
+
+@pytest.mark.parametrize(
+    ("training", "most"), [("vaswani, AdamW", 1282), ("modern, AdamW", 1368), ("modern, Muon", 1429)]
+)
+def test_an_update_sends_no_more_operations(training: str, most: int) -> None:
+    counts = kernels.count_update(*TRAININGS[training])
+    assert kernels.by_kind(counts)["attention"] == 36  # 18 forward, 18 backward
+    assert most - 40 < counts.total() <= most
+
+
+def test_shapes_and_padding_are_counted() -> None:
+    pairs = Pairs.of([[5], [5] * 2, [5] * 3], [[6], [6] * 2, [6]])
+    counts, positions, tokens = shapes.measure(pairs, 8)
+    assert counts == {(2, 4, 2): 1, (1, 3, 3): 1}
+    assert (positions, tokens) == ([11, 7], [9, 7])
