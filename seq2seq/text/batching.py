@@ -20,7 +20,9 @@ from seq2seq.text.tokenizer import BOS, EOS, PAD
 
 logger = logging.getLogger(__name__)
 ENDLESS = 1 << 40  # batches: to Lightning, training is one epoch that does not end
-LONGER_SIDE_FIRST = 16_384  # positions a batch: from here on, sorting by the longer side first makes fewer batches
+LADDER_TOKENS = 16_384  # positions a batch: from here on, batches have few shapes, which a GPU can record
+_RUNGS = 8  # widths from one power of two to the next
+_ROWS = 8  # a full batch on the ladder has a multiple of so many rows
 _PART = 1 << 20  # pairs whose keys are computed at a time
 _AHEAD = 4  # batches that a thread prepares in advance
 _FULL = 0.9  # share of the token budget that batches should fill on average
@@ -37,25 +39,37 @@ class Batch(NamedTuple):
     tgt_out: Int[Tensor, "b t"]  # tokens, EOS, padding
 
 
-def gather(pairs: Pairs, indices: Integer[np.ndarray, " b"], start: int = BOS) -> Batch:
-    """Make a batch of some of the pairs; start is the decoder's start id."""
+class Shape(NamedTuple):
+    """A size of both sides of a batch."""
+
+    rows: int
+    width: int
+
+
+def gather(pairs: Pairs, indices: Integer[np.ndarray, " b"], start: int = BOS, shape: Shape | None = None) -> Batch:
+    """Make a batch of some of the pairs; start is the decoder's start id.
+
+    shape is the batch's shape; None: as large as the pairs need. Rows without a pair have an empty source, so that
+    there is something to attend to, and a target of padding.
+    """
     rows, lengths, starts = np.arange(len(indices)), pairs.lengths[indices], pairs.starts[indices]
-    src = _gather_side(pairs.ids, starts, lengths[:, 0])
-    tgt_out = _gather_side(pairs.ids, starts + lengths[:, 0], lengths[:, 1])
+    shapes = [shape or Shape(len(rows), int(longest) + 1) for longest in lengths.max(axis=0)]
+    src = _gather_side(pairs.ids, starts, lengths[:, 0], shapes[0])
+    tgt_out = _gather_side(pairs.ids, starts + lengths[:, 0], lengths[:, 1], shapes[1])
     tgt_in = np.roll(tgt_out, 1, axis=1)
     tgt_in[:, 0] = start
-    src[rows, lengths[:, 0]] = tgt_out[rows, lengths[:, 1]] = EOS
+    src[rows, lengths[:, 0]] = tgt_out[rows, lengths[:, 1]] = src[len(rows) :, 0] = EOS
     return Batch(*map(torch.as_tensor, (src, tgt_in, tgt_out)))
 
 
 def _gather_side(
-    ids: Integer[np.ndarray, " ids"], starts: Int64[np.ndarray, " b"], lengths: Int32[np.ndarray, " b"]
-) -> Int64[np.ndarray, "b t"]:
-    """Return the tokens of one side of each pair in a row, padded to one more than the longest."""
-    columns = np.arange(int(lengths.max()) + 1)
+    ids: Integer[np.ndarray, " ids"], starts: Int64[np.ndarray, " b"], lengths: Int32[np.ndarray, " b"], shape: Shape
+) -> Int64[np.ndarray, "rows width"]:
+    """Return the tokens of one side of each pair in a row, and padding."""
+    columns = np.arange(shape.width)
     is_token = columns < lengths[:, None]
-    side = np.full(is_token.shape, PAD, np.int64)
-    side[is_token] = ids[(starts[:, None] + columns)[is_token]]
+    side = np.full(shape, PAD, np.int64)
+    side[: len(lengths)][is_token] = ids[(starts[:, None] + columns)[is_token]]
     return side
 
 
@@ -63,6 +77,23 @@ def collate(pairs: Sequence[tuple[Ids, Ids]], start: int = BOS) -> Batch:
     """Make a batch of (source, target) ids."""
     src, tgt = zip(*pairs, strict=True)
     return gather(Pairs.of(src, tgt), all_indices(len(pairs)), start)
+
+
+def full_shape(width: int, max_tokens: int) -> Shape:
+    """Return the shape of a full batch whose longest side has `width` tokens."""
+    if max_tokens < LADDER_TOKENS:
+        return Shape(max_tokens // width, width)
+    width = int(_rungs(np.array([width]), max_tokens)[0])
+    rows = max_tokens // width
+    return Shape(rows // _ROWS * _ROWS or rows, width)
+
+
+def _rungs(widths: Int64[np.ndarray, " n"], max_tokens: int) -> Int64[np.ndarray, " n"]:
+    """Return the next widths of the ladder: 2, 4, …, 32, then 36, 40, …, 64, then 72, 80, …, 128, and so on."""
+    power = 1 << np.frexp(widths - 1)[1].astype(np.int64) >> 1  # the largest power of two below the width
+    steps = np.maximum(2, power // _RUNGS)
+    rungs = -(-widths // steps) * steps
+    return np.where(rungs > max_tokens, widths, rungs)
 
 
 @dataclass(frozen=True)
@@ -89,6 +120,7 @@ def plan_batches(
 ) -> BatchPlan:
     """Sort pairs by length, and cut them into batches of at most max_tokens positions a side, padding included.
 
+    From LADDER_TOKENS positions on, pairs have equal lengths if their longer sides have the same rung of the ladder.
     Pairs of equal lengths stay in the given order. rng, if given, shuffles the batches. Besides `order` and the result,
     planning takes 8 bytes a pair.
 
@@ -106,7 +138,7 @@ def plan_batches(
     for part in _parts(len(keys)):
         by_length[part] = order[keys[part] & ((1 << bits) - 1)]
     keys >>= bits
-    ends = np.fromiter(_batch_ends(keys, _base(pairs.lengths), max_tokens), np.int64)
+    ends = np.fromiter(_batch_ends(keys, _base(pairs.lengths, max_tokens), max_tokens), np.int64)
     spans = np.stack([np.append(0, ends[:-1]), ends], axis=1)
     return BatchPlan(by_length, spans if rng is None else spans[rng.permutation(len(spans))])
 
@@ -119,22 +151,23 @@ def count_batches(pairs: Pairs, max_tokens: int, draws: Integer[np.ndarray, " dr
     """
     keys = _length_keys(pairs.lengths, max_tokens, draws)
     keys.sort()
-    return sum(1 for _ in _batch_ends(keys, _base(pairs.lengths), max_tokens))
+    return sum(1 for _ in _batch_ends(keys, _base(pairs.lengths, max_tokens), max_tokens))
 
 
-def _base(lengths: Int32[np.ndarray, "n 2"]) -> int:
+def _base(lengths: Int32[np.ndarray, "n 2"], max_tokens: int) -> int:
     """Return the base of the two digits of a length key."""
-    return int(lengths.max(initial=0)) + 2
+    return full_shape(int(lengths.max(initial=0)) + 1, max_tokens).width + 1
 
 
 def _length_keys(
     lengths: Int32[np.ndarray, "n 2"], max_tokens: int, order: Integer[np.ndarray, " pairs"] | None
 ) -> Int64[np.ndarray, " pairs"]:
     """Return numbers by which pairs are sorted; the larger of a number's two digits is the width of the pair."""
-    keys, base = np.empty(len(lengths if order is None else order), np.int64), _base(lengths)
+    keys, base = np.empty(len(lengths if order is None else order), np.int64), _base(lengths, max_tokens)
     for part in _parts(len(keys)):
         src, tgt = (lengths[part] if order is None else lengths.take(order[part], axis=0)).T.astype(np.int64) + 1
-        first, second = (np.maximum(src, tgt), tgt) if max_tokens >= LONGER_SIDE_FIRST else (tgt, src)
+        is_on_ladder = max_tokens >= LADDER_TOKENS
+        first, second = (_rungs(np.maximum(src, tgt), max_tokens), 0) if is_on_ladder else (tgt, src)
         keys[part] = first * base + second
     return keys
 
@@ -159,7 +192,7 @@ def _batch_ends(keys: Int64[np.ndarray, " pairs"], base: int, max_tokens: int) -
         require_budget(max_tokens, width)
         while end < run:
             widest = max(widest, width)
-            full = start + max_tokens // widest
+            full = start + full_shape(widest, max_tokens).rows
             if full <= end:
                 yield end
                 start, widest = end, 0
@@ -277,9 +310,13 @@ class BatchLoader:
             for current in blocks:
                 for indices in self._plan(current)[batches + self._rank :: self._world_size]:
                     batches += self._world_size
-                    batch = gather(current.pairs, indices, self.start)
+                    batch = gather(current.pairs, indices, self.start, self._shape(current.pairs.lengths[indices]))
                     yield batch, {"epoch": current.id.epoch, "block": current.id.number, "batches": batches}
                 batches = 0
+
+    def _shape(self, lengths: Int32[np.ndarray, "b 2"]) -> Shape | None:
+        """Return the shape of a batch of pairs with these lengths; None: as large as the pairs need."""
+        return full_shape(int(lengths.max()) + 1, self.max_tokens) if self.max_tokens >= LADDER_TOKENS else None
 
     def _plan(self, block: Block) -> BatchPlan:
         """Plan the batches of all ranks for a block."""

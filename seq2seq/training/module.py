@@ -18,12 +18,11 @@ from seq2seq.settings.rules import AUTO, LONGEST_WARMUP, WARMUP
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
-from seq2seq.training.computation import compile_forward, compiled, widen
+from seq2seq.training.computation import compile_forward, compiled
 from seq2seq.training.loss import cross_entropy, loss_of_chunk, r_drop_loss
 from seq2seq.training.muon import MuonAdamW
 
 log = logging.getLogger(__name__)
-KEEPS_WIDTHS = ("cpu",)  # on other devices the attention kernels prefer widths that are multiples of 8
 
 
 class TranslationModule(L.LightningModule):
@@ -92,7 +91,6 @@ class TranslationModule(L.LightningModule):
 
     def loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the summed smoothed loss, the summed unsmoothed loss (nats), and the number of target tokens."""
-        batch = self._widened(batch)
         hidden = self._hidden_states(batch.src, batch.tgt_in)
         weight, bias = self.model.embedding.weight, self.model.output_bias
         compute = self._loss_of_chunk
@@ -103,15 +101,8 @@ class TranslationModule(L.LightningModule):
             return self.model(src, tgt_in)
         return self._compiled(src, tgt_in)
 
-    def _widened(self, batch: Batch) -> Batch:
-        """Return the batch, padded further for a Transformer on a GPU; a recurrent network would process padding."""
-        if batch.src.device.type in KEEPS_WIDTHS or self.model.config.architecture != "transformer":
-            return batch
-        return Batch(*map(widen, batch))
-
     def _r_drop_loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         """Return what `loss` returns, for R-Drop; one batch holds both passes, as dropout differs between rows."""
-        batch = self._widened(batch)
         hidden = self._hidden_states(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
         weight, bias, alpha = self.model.embedding.weight, self.model.output_bias, self.config.r_drop
         loss, nll, _, tokens = r_drop_loss(

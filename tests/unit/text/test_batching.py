@@ -6,15 +6,18 @@ from collections.abc import Generator, Iterable
 
 import numpy as np
 import pytest
+import torch
 
 from seq2seq.errors import UserError
 from seq2seq.text.batching import (
-    LONGER_SIDE_FIRST,
+    LADDER_TOKENS,
     Batch,
     BatchLoader,
+    Shape,
     _ahead,
     collate,
     count_batches,
+    full_shape,
     gather,
     plan_batches,
 )
@@ -110,14 +113,50 @@ def test_batches_are_counted_without_a_plan(pairs: Pairs) -> None:
     assert count_batches(pairs, 64) == len(epoch_of(loader(pairs)))
     draws = np.random.default_rng(1).integers(0, 50, 300)  # some pairs several times, others never
     assert count_batches(pairs, 64, draws) == len(plan_batches(pairs, draws, 64))
+    assert count_batches(pairs, LADDER_TOKENS) == len(epoch_of(loader(pairs, max_tokens=LADDER_TOKENS)))
 
 
-def test_large_batches_hold_pairs_with_an_equal_longer_side() -> None:
+@pytest.mark.parametrize(("width", "rung"), [(2, 2), (3, 4), (31, 32), (33, 36), (36, 36), (65, 72), (129, 144)])
+def test_the_ladder_has_even_widths_and_then_eight_for_each_power_of_two(width: int, rung: int) -> None:
+    rows = LADDER_TOKENS // rung // 8 * 8
+    assert full_shape(width, LADDER_TOKENS) == (rows, rung)
+    assert full_shape(width, 1024) == (1024 // width, width)
+
+
+def test_the_longest_pair_that_fits_is_not_widened_beyond_the_budget() -> None:
+    assert full_shape(LADDER_TOKENS + 1, LADDER_TOKENS + 1) == (1, LADDER_TOKENS + 1)
+
+
+@pytest.mark.parametrize(("world_size", "accumulate"), [(1, 1), (2, 2)])
+def test_large_batches_have_few_shapes_and_every_pair_once(world_size: int, accumulate: int) -> None:
     pairs = random_pairs(20_000)
-    batches = [*plan_batches(pairs, np.arange(len(pairs)), LONGER_SIDE_FIRST)]
-    widest = sorted((pairs.lengths[batch].max(axis=1).min(), pairs.lengths[batch].max()) for batch in batches)
-    assert all(following[0] >= batch[1] for batch, following in itertools.pairwise(widest))
-    assert sorted(np.concatenate(batches)) == list(range(len(pairs)))
+    ranks = [
+        loader(pairs, max_tokens=LADDER_TOKENS, rank=rank, world_size=world_size, accumulate=accumulate)
+        for rank in range(world_size)
+    ]
+    batches = [batch for rank in ranks for batch in epoch_of(rank)]
+    real = [Batch(*(side[batch.tgt_out[:, 0] != PAD] for side in batch)) for batch in batches]
+    assert visited(real) == Counter(range(len(pairs)))
+    shapes = {tuple(side.shape for side in batch) for batch in batches}
+    assert shapes <= {(full_shape(width, LADDER_TOKENS),) * 3 for width in range(2, 21)}
+    assert len(batches) > 1.5 * len(shapes)
+
+
+def test_rows_without_a_pair_have_a_source_to_attend_to_and_no_target() -> None:
+    batch = gather(Pairs.of([[7]], [[9]]), np.array([0]), shape=Shape(2, 4))
+    assert batch.src.tolist() == [[7, EOS, PAD, PAD], [EOS, PAD, PAD, PAD]]
+    assert batch.tgt_in.tolist() == [[BOS, 9, PAD, PAD], [BOS, PAD, PAD, PAD]]
+    assert batch.tgt_out.tolist() == [[9, EOS, PAD, PAD], [PAD, PAD, PAD, PAD]]
+
+
+def test_large_batches_resume_exactly() -> None:
+    pairs = random_pairs(20_000)
+    straight, resumed = (loader(pairs, max_tokens=LADDER_TOKENS) for _ in range(2))
+    reader = iter(straight)
+    list(itertools.islice(reader, 5))
+    resumed.load_state_dict(straight.state_dict())
+    for ours, theirs in itertools.islice(zip(reader, resumed, strict=True), 30):  # into the next epoch
+        assert all(map(torch.equal, ours, theirs))
 
 
 def test_every_epoch_has_other_batches_and_the_state_follows_them(pairs: Pairs) -> None:

@@ -16,8 +16,9 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch, collate
-from seq2seq.training import module as module_file
+from seq2seq.text.batching import Batch, Shape, gather
+from seq2seq.text.dataset import Pairs
+from seq2seq.training import loss as loss_file
 from seq2seq.training.computation import WIDTH, widen
 from seq2seq.training.module import TranslationModule
 
@@ -35,14 +36,15 @@ def make_module(r_drop: float = 0.0, **changes: Any) -> TranslationModule:
     return module.train()
 
 
-def make_batch() -> Batch:
+def make_batch(shape: Shape | None = None) -> Batch:
     rng = np.random.default_rng(0)
-    return collate([(rng.integers(4, V, s), rng.integers(4, V, t)) for s, t in LENGTHS])
+    src, tgt = zip(*((rng.integers(4, V, s), rng.integers(4, V, t)) for s, t in LENGTHS), strict=True)
+    return gather(Pairs.of(src, tgt), np.arange(len(LENGTHS)), shape=shape)
 
 
-def loss_and_gradients(module: TranslationModule) -> list[Tensor]:
+def loss_and_gradients(module: TranslationModule, batch: Batch) -> list[Tensor]:
     module.zero_grad()
-    loss = module.training_step(make_batch(), 0)
+    loss = module.training_step(batch, 0)
     loss.backward()
     assert module.last_nll is not None
     gradients = [p.grad.clone() for p in module.parameters() if p.grad is not None]
@@ -65,18 +67,18 @@ def test_a_gpus_way_of_training_changes_no_loss_and_no_gradient(
     module, fused, keys = make_module(r_drop, **STYLES[style]), F.scaled_dot_product_attention, list[Tensor]()
     with monkeypatch.context() as textbook:
         textbook.setattr(attention, "uses_fused_kernel", lambda *_: False)
-        expected = loss_and_gradients(module)
+        expected = loss_and_gradients(module, make_batch())
     assert len(expected) > 20
-    monkeypatch.setattr(module_file, "KEEPS_WIDTHS", ())
+    monkeypatch.setattr(loss_file, "LEAVES_OUT_PADDING", ())
 
     def recorded(query: Tensor, key: Tensor, value: Tensor, *arguments: Any, **options: Any) -> Tensor:
         keys.append(key)
         return fused(query, key, value, *arguments, **options)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", recorded)
-    assert_close(loss_and_gradients(module), expected, atol=1e-6, rtol=1e-6)
-    assert keys
-    assert all(key.shape[2] % 8 == 0 for key in keys)
+    for batch in (make_batch(), make_batch(Shape(8, 20))):  # on the ladder, with rows that no pair needs
+        assert_close(loss_and_gradients(module, batch), expected, atol=1e-6, rtol=1e-6)
+    assert {key.shape[2] for key in keys} == {14, 18, 20}
 
 
 @pytest.mark.parametrize(("length", "expected"), [(1, WIDTH), (WIDTH, WIDTH), (WIDTH + 1, 2 * WIDTH)])
