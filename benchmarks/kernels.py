@@ -10,7 +10,7 @@ from unittest import mock
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import drawn_pairs
@@ -22,6 +22,7 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, all_indices, gather
 from seq2seq.training import loss
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.replay import Computation
 
 VOCAB_SIZE, MAX_TOKENS = 100, 256  # sizes change no number of operations, layers do
 BASE = ModelConfig(d_model=32, num_heads=4, d_ff=64, num_encoder_layers=6, num_decoder_layers=6, dropout=0.1)
@@ -52,10 +53,12 @@ class Plan(Options):
 def run(plan: Plan, device: torch.device) -> Results:
     """Count the operations of an update for each style and optimizer with the layers of model=base."""
     counts = {name: count_update(*training) for name, training in TRAININGS.items()}
+    recorded = {name: count_update(*training, is_recorded=True) for name, training in TRAININGS.items()}
     rows = [[kind, *(str(by_kind(one)[kind]) for one in counts.values())] for kind in KINDS]
     rows.append(["all", *(str(one.total()) for one in counts.values())])
+    rows.append(["beside one recorded graph", *(str(one.total()) for one in recorded.values())])
     title = "Operations of an update on a GPU, 6 + 6 layers, bf16"
-    return {"operations": counts}, [Table(title, ["", *TRAININGS], rows)]
+    return {"operations": counts, "recorded": recorded}, [Table(title, ["", *TRAININGS], rows)]
 
 
 class Operations(TorchDispatchMode):
@@ -100,12 +103,27 @@ def as_a_gpu_computes() -> Iterator[None]:
         yield
 
 
-def count_update(model: ModelConfig, optimizer: str) -> Counter[str]:
-    """Return the number of each operation in the second or the third update, whichever has more."""
+def record_uncounted(compute: Computation) -> Computation:
+    """Return what computes again, with no operation counted, as a graph that is replayed."""
+
+    def run() -> tuple[Tensor, ...]:
+        with _disable_current_modes():
+            return compute()
+
+    return run
+
+
+def count_update(model: ModelConfig, optimizer: str, *, is_recorded: bool = False) -> Counter[str]:
+    """Return the number of each operation in the second or the third update, whichever has more.
+
+    With is_recorded, the recorded graph's operations are not counted.
+    """
     training = TrainingConfig(max_tokens=MAX_TOKENS, learning_rate=1e-3, label_smoothing=0.1, optimizer=optimizer)
     batch = make_batch()
     with as_a_gpu_computes():
-        updates = Updates(TranslationModule(build_model(model, VOCAB_SIZE), training, is_bf16=True))
+        recorder = record_uncounted if is_recorded else None
+        module = TranslationModule(build_model(model, VOCAB_SIZE), training, is_bf16=True, recorder=recorder)
+        updates = Updates(module)
         updates.update(batch)  # the optimizer makes its state
         counts = []
         for _ in range(2):  # Muon changes the matrices in every second update

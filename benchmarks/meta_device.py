@@ -138,7 +138,7 @@ def _line() -> str:
 @contextmanager
 def as_on_a_gpu() -> Iterator[Transfers]:
     """Yield a counter of transfers; inside the block, `meta` has the fused optimizer and no autocast."""
-    enabled, autocast = torch.is_autocast_enabled, torch.autocast
+    enabled, autocast, autocast_dtype = torch.is_autocast_enabled, torch.autocast, torch.get_autocast_dtype
 
     def is_enabled(device: str = "cpu") -> bool:
         return device != "meta" and enabled(device)
@@ -146,8 +146,12 @@ def as_on_a_gpu() -> Iterator[Transfers]:
     def cast_for(device: str, *args: Any, **kwargs: Any) -> Any:
         return autocast("cpu", enabled=False) if device == "meta" else autocast(device, *args, **kwargs)
 
+    def dtype_of(device: str) -> torch.dtype:
+        return torch.float32 if device == "meta" else autocast_dtype(device)
+
     with (
         mock.patch.object(torch, "is_autocast_enabled", is_enabled),
+        mock.patch.object(torch, "get_autocast_dtype", dtype_of),
         mock.patch.object(torch, "autocast", cast_for),
         mock.patch.object(
             sys.modules[Optimizer.__module__], "_get_fused_kernels_supported_devices", return_value=["meta"]

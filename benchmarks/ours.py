@@ -59,13 +59,14 @@ class Updates:
         optimizer = self.module.configure_optimizers()
         assert isinstance(optimizer, torch.optim.Optimizer)
         self.optimizer = optimizer
+        self.module.start_replay()
 
     def update(self, batch: Batch) -> Tensor:
         """Train on one batch; return the summed smoothed loss divided by the module's constant."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.module.optimizer_zero_grad(0, 0, self.optimizer)
         with torch.autocast(batch.src.device.type, torch.bfloat16, enabled=self.is_mixed):
             loss = self.module.training_step(batch, 0)
-        loss.backward()
+        self.module.backward(loss)
         self.module.configure_gradient_clipping(self.optimizer)
         self.optimizer.step()
         return loss.detach()

@@ -29,6 +29,7 @@ from seq2seq.text.batching import collate
 from seq2seq.training.callbacks import Budget, FiniteGuard, RunningAverage
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.monitor import Meter
+from seq2seq.training.replay import Recorder
 
 VOCAB_SIZE = 64
 TRANSFORMER = ModelConfig(d_model=32, num_heads=4, d_ff=64)
@@ -119,7 +120,9 @@ class _Updates(Callback):
             self.transfers.seen.clear()
 
 
-def train(model: ModelConfig, training: TrainingConfig, folder: Path, updates: int = 4) -> Counts:
+def train(
+    model: ModelConfig, training: TrainingConfig, folder: Path, updates: int = 4, recorder: Recorder | None = None
+) -> Counts:
     """Return the transfers of a rehearsed training with `updates` updates and one validation.
 
     The training has the callbacks of a run that writes no files. A step is a batch. Moving the batch itself to the
@@ -132,7 +135,7 @@ def train(model: ModelConfig, training: TrainingConfig, folder: Path, updates: i
     ]
     budget = Budget(updates, None)
     with as_on_a_gpu() as transfers:
-        module = TranslationModule(build_model(model, VOCAB_SIZE), training)
+        module = TranslationModule(build_model(model, VOCAB_SIZE), training, recorder=recorder)
         watch = _Updates(transfers)
         callbacks = [budget, FiniteGuard(1000), Meter(1000, 1000, budget, show_bar=False)]
         callbacks += [RunningAverage(training.ema_decay)] if training.ema_decay else []

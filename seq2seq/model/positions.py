@@ -1,6 +1,6 @@
 """Positions: attention ignores order, so positions are added to vectors or rotate them."""
 
-from functools import lru_cache
+from functools import cache
 
 import torch
 from jaxtyping import Float
@@ -14,7 +14,7 @@ def angles(start: int, length: int, channels: int, device: torch.device) -> Floa
     return positions[:, None] * (10_000.0**-exponents)[None, :]
 
 
-@lru_cache(maxsize=256)
+@cache  # without a limit: a recorded update (training/replay.py) reads its table again
 @torch.inference_mode(False)  # training must be able to use a table made in translation
 def sinusoidal(start: int, length: int, d_model: int, device: torch.device) -> Float[Tensor, "t d"]:
     """Return the vectors to add to embeddings (Vaswani et al. 2017, §3.5): sin on even channels, cos on odd."""
@@ -22,7 +22,7 @@ def sinusoidal(start: int, length: int, d_model: int, device: torch.device) -> F
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)  # (t, d)
 
 
-@lru_cache(maxsize=256)
+@cache
 @torch.inference_mode(False)
 def rotations(start: int, length: int, channels: int, device: torch.device) -> Float[Tensor, "2 t 1 c"]:
     """Return cosines and sines for `rotate`, for positions start … start + length - 1."""

@@ -7,9 +7,11 @@ from seq2seq.settings.rules import AUTO
 
 # Types of settings that may be `auto`. For type checkers they are numbers: a run that has begun replaced all `auto`.
 if TYPE_CHECKING:
+    BoolOrAuto = bool
     IntOrAuto = int
     NumberOrAuto = float
 else:
+    BoolOrAuto = bool | str
     IntOrAuto = int | str
     NumberOrAuto = int | float | str
 

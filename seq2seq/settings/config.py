@@ -68,6 +68,21 @@ class Config:
             not self.trainer.compile or not self.training.activation_checkpointing,
             "trainer.compile=true decides by itself what to recompute: leave out training.activation_checkpointing",
         )
+        obstacle = self.replay_obstacle()
+        require(
+            self.trainer.replay is not True or obstacle is None,
+            f"trainer.replay=true records a Transformer's updates on a GPU, not with {obstacle}: leave out one of them",
+        )
+
+    def replay_obstacle(self) -> str | None:
+        """Return a setting with which updates cannot be recorded (trainer.replay); None: there is none."""
+        obstacles = {
+            "trainer.accelerator=cpu": self.trainer.accelerator == "cpu",
+            f"model.architecture={self.model.architecture}": self.model.architecture != "transformer",
+            "training.activation_checkpointing=true": self.training.activation_checkpointing,
+            "trainer.compile=true": self.trainer.compile,
+        }
+        return next((setting for setting, is_set in obstacles.items() if is_set), None)
 
 
 class Setting(NamedTuple):

@@ -52,13 +52,13 @@ def optimizer(*, is_pre_norm: bool) -> str:
 def max_tokens(memory: int, parameters: int, layers: int, values: int, *, kept: int | None = None) -> int:
     """Return the positions of a batch on a GPU with so many bytes of free memory: a power of two, 512 to 131,072.
 
-    Half of the memory is planned for. A parameter takes 20 bytes: weight, gradient, two means of AdamW and a running
-    average. A position takes 4 bytes for each of the `values` that a layer saves for its gradient, or for the `kept`
-    ones if a layer computes the others again. The other half is for what the saved values become on the way, for
-    attention without a fused kernel, and for the allocator's gaps.
+    Half of the memory is planned for. A parameter takes 24 bytes: weight, gradients of an update and of a batch, two
+    means of AdamW and a running average. A position takes 4 bytes for each of the `values` that a layer saves for its
+    gradient, or for the `kept` ones if a layer computes the others again. The other half is for what the saved values
+    become on the way, for attention without a fused kernel, and for the allocator's gaps.
     """
     saved = layers * values if kept is None else layers * kept + values
-    positions = (memory / 2 - 20 * parameters) / (4 * saved)
+    positions = (memory / 2 - 24 * parameters) / (4 * saved)
     return 2 ** int(math.log2(min(LARGEST_BATCH, max(SMALLEST_BATCH, positions))))
 
 

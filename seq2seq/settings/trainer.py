@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from seq2seq.errors import UserError
-from seq2seq.settings.checks import IntOrAuto, check_choices, check_ranges, require
+from seq2seq.settings.checks import BoolOrAuto, IntOrAuto, check_choices, check_ranges, require
 from seq2seq.settings.rules import AUTO
 
 
@@ -20,6 +20,9 @@ class TrainerConfig:
     num_nodes: IntOrAuto = 1  # machines that train together; auto: as torchrun or SLURM started them
     precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16-mixed if the device multiplies bf16 fast
     compile: bool = False  # compile the model with torch.compile; this takes minutes at the start
+    # record an update's forward and backward pass as one CUDA graph for each shape of batch; auto: for a Transformer on
+    # one GPU, if training.max_tokens is at least 16384
+    replay: BoolOrAuto = AUTO
     # updates of the run; auto: 9 · √(positions of the text · 1024 / positions of an update)
     max_steps: IntOrAuto = AUTO
     # passes over the training pairs; replaces max_steps=auto; if max_steps is a number, the lower limit ends training
@@ -39,6 +42,7 @@ class TrainerConfig:
             accelerator=("auto", "cpu", "gpu"),
             precision=("auto", "32-true", "bf16-mixed"),
         )
+        require(self.replay in (AUTO, True, False), f"trainer.replay={self.replay} must be auto, true or false")
         names = ("num_nodes", "checkpoint_every", "keep_last", "log_every")
         names += ("devices", "max_steps", "validate_every", "max_epochs")
         check_ranges("trainer.", self, **dict.fromkeys(names, (1, math.inf)))

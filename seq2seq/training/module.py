@@ -21,6 +21,7 @@ from seq2seq.text.tokenizer import PAD
 from seq2seq.training.computation import compile_forward, compiled
 from seq2seq.training.loss import cross_entropy, loss_of_chunk, r_drop_loss
 from seq2seq.training.muon import MuonAdamW
+from seq2seq.training.replay import Recorder, Replay
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +43,14 @@ class TranslationModule(L.LightningModule):
         vocabulary: str = "",
         is_bf16: bool = False,
         is_compiled: bool = False,
+        recorder: Recorder | None = None,
         validation_sets: Sequence[str] = (),
     ) -> None:
         """Train model; seed decides dropout, vocabulary is the tokenizer's hash, equal in all checkpoints of a run.
 
         With several validation_sets, each set's loss is logged under its name; `TranslationValidation` logs the mean.
         With is_bf16, Muon multiplies in bfloat16. With is_compiled, the forward passes of training and the loss run as
-        compiled kernels.
+        compiled kernels. With a recorder, each shape's forward and backward pass is recorded once and then replayed.
 
         Raises:
             UserError: R-Drop is on and there is no dropout.
@@ -66,6 +68,8 @@ class TranslationModule(L.LightningModule):
         self._muon_dtype = torch.bfloat16 if is_bf16 else torch.float32
         self._compiled = compile_forward(model) if is_compiled else None
         self._loss_of_chunk = compiled(loss_of_chunk) if is_compiled else loss_of_chunk
+        self._recorder = recorder
+        self._replay: Replay | None = None
         self.progress = 0.0  # share of the run's budget spent; set by the Budget callback
         self._tokens: Tensor | None = None  # target tokens since the last update, on this rank
         self.last_nll: Tensor | None = None  # of the last micro-batch: nats, summed
@@ -73,11 +77,30 @@ class TranslationModule(L.LightningModule):
         self.grad_norm: Tensor | None = None  # of the last update's gradient per token, before clipping
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the summed smoothed loss, divided by a constant that `configure_gradient_clipping` removes."""
-        compute = self._r_drop_loss if self.config.r_drop else self.loss
-        loss, self.last_nll, self.last_tokens = compute(batch, self.config.label_smoothing)
+        """Return the summed smoothed loss, divided by a constant that `configure_gradient_clipping` removes.
+
+        With a recorder, also add the gradients.
+        """
+        if self._replay is not None and self._tokens is None:  # the first batch of an update
+            self._replay.clear()
+        loss, self.last_nll, self.last_tokens = (self._replay or self._losses)(batch)
         self._tokens = self.last_tokens if self._tokens is None else self._tokens + self.last_tokens
-        return loss / self.config.max_tokens
+        return loss
+
+    def _losses(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        compute = self._r_drop_loss if self.config.r_drop else self.loss
+        loss, nll, tokens = compute(batch, self.config.label_smoothing)
+        return loss / self.config.max_tokens, nll, tokens
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Add the gradients, unless `training_step` has."""
+        if self._replay is None:
+            loss.backward(*args, **kwargs)
+
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:
+        """Remove the last update's gradients, unless `training_step` sets them to zero."""
+        if self._replay is None:
+            optimizer.zero_grad()
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Log the unsmoothed loss per target token (nats) of validation set number `dataloader_idx`."""
@@ -179,8 +202,19 @@ class TranslationModule(L.LightningModule):
         groups = [{**group, "muon": (is_muon := group["params"] is decayed), "fused": not is_muon} for group in groups]
         return MuonAdamW(groups, self._muon_dtype, **settings)
 
+    def start_replay(self) -> None:
+        """With a recorder, record and replay from now on; the weights are on their device."""
+        if self._recorder is not None:
+            trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+            self._replay = Replay(self._losses, trained, self._recorder)
+
+    def on_train_end(self) -> None:
+        """Free the recordings' memory."""
+        self._replay = None
+
     def on_train_start(self) -> None:
         """Replace the optimizer settings that a resumed run loaded from its checkpoint by the current settings."""
+        self.start_replay()
         groups = [group for optimizer in self.trainer.optimizers for group in optimizer.param_groups]
         for group, now in zip(groups, self.configure_optimizers().param_groups, strict=True):
             group |= {key: value for key, value in now.items() if key not in ("params", "lr")}
@@ -211,7 +245,8 @@ class TranslationModule(L.LightningModule):
             torch.distributed.all_reduce(tokens)
         self._tokens = None
         # Removes training_step's constant, Lightning's mean over micro-batches and DDP's mean over ranks.
-        per_token = self.config.max_tokens * self.trainer.accumulate_grad_batches * ranks / tokens
+        batches = self.trainer.accumulate_grad_batches if self._replay is None else 1
+        per_token = self.config.max_tokens * batches * ranks / tokens
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients) * per_token
         self.grad_norm = norm

@@ -86,6 +86,8 @@ def choose_devices(config: TrainerConfig, *, is_resumed: bool = False) -> None:
     gpus = 0 if config.accelerator == "cpu" else torch.cuda.device_count()
     if config.accelerator == "gpu" and gpus == 0:
         raise UserError(NO_GPU)
+    if config.replay is True and not gpus:
+        raise UserError("trainer.replay=true records updates on a GPU, and there is no CUDA device: leave it out")
     if config.accelerator == "auto" and not gpus and torch.backends.mps.is_available():
         log.info("trainer=auto takes the CPU: training on Apple's GPU is not supported")
     launch = find_launch()

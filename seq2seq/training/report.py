@@ -20,6 +20,7 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.dataset import example as example_pair
 from seq2seq.training.processes import uses_gpu
+from seq2seq.training.replay import records_updates
 from seq2seq.training.run_files import read_metrics, write_text
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ NETWORKS = {"transformer": "An encoder–decoder Transformer", "recurrent": "A r
 LICENCE_NOTE = "The weights may be used under the terms of the texts they were trained on."
 
 _TEXT = ("data.train", "data.hub", "data.root", "data.src_lang", "data.tgt_lang", "data.languages")
-_DEVICE = ("trainer.accelerator", "trainer.devices", "trainer.precision")
+_DEVICE = ("trainer.accelerator", "trainer.devices", "trainer.precision", "trainer.replay")
 _RATE = ("training.optimizer", "training.learning_rate", "training.warmup_steps", "training.schedule")
 _END = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time", "training.patience")
 
@@ -114,7 +115,8 @@ def _device(config: Config, hardware: str) -> str:
     number = config.trainer.devices * config.trainer.num_nodes
     spread = f", {number} processes" if number > 1 else ""
     is_tf32 = uses_gpu(config.trainer) and config.trainer.precision == "32-true"
-    return f"{hardware}, {config.trainer.precision}{' with products in TF32' if is_tf32 else ''}{spread}"
+    recorded = ", updates recorded" if records_updates(config) else ""
+    return f"{hardware}, {config.trainer.precision}{' with products in TF32' if is_tf32 else ''}{recorded}{spread}"
 
 
 def _batch(config: Config, updates_per_epoch: float) -> str:

@@ -77,14 +77,15 @@ def test_a_gpu_finds_the_translations_of_the_cpu() -> None:
         assert translations[0] == translations[1]
 
 
-@pytest.mark.parametrize("is_compiled", [False, True])
-def test_a_run_on_a_gpu_resumes_and_learns_what_a_run_on_the_cpu_learns(is_compiled: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["trainer.replay=false", "trainer.replay=true", "trainer.compile=true"])
+def test_a_run_on_a_gpu_resumes_and_learns_what_a_run_on_the_cpu_learns(setting: str, tmp_path: Path) -> None:
     workdir = write_corpus(tmp_path)
     settings = (*BASE, "model.dropout=0", "trainer.precision=32-true", "training.schedule=constant")
-    on_gpu = ("name=gpu", "trainer=gpu", f"trainer.compile={str(is_compiled).lower()}")
+    on_gpu = ("name=gpu", "trainer=gpu", setting)
     run(workdir, "train.py", *settings, "name=cpu", "trainer=cpu")
-    run(workdir, "train.py", *settings, *on_gpu, "trainer.max_steps=10")
-    run(workdir, "train.py", "resume=runs/gpu", "trainer.max_steps=20")
+    logs = run(workdir, "train.py", *settings, *on_gpu, "trainer.max_steps=10")
+    logs += run(workdir, "train.py", "resume=runs/gpu", "trainer.max_steps=20")
+    assert "updates are not recorded" not in logs
     cpu, gpu = (validated(workdir / "runs" / name) for name in ("cpu", "gpu"))
     assert cpu.keys() <= gpu.keys()
     for step in cpu:
@@ -92,7 +93,9 @@ def test_a_run_on_a_gpu_resumes_and_learns_what_a_run_on_the_cpu_learns(is_compi
     run(workdir, "translate.py", "--model", "runs/gpu", "--device", "cuda", "The cat has a ball.")
 
 
-def run(workdir: Path, program: str, *arguments: str) -> None:
+def run(workdir: Path, program: str, *arguments: str) -> str:
+    """Return what the program logs."""
     command = [sys.executable, str(REPOSITORY / program), *arguments]
     result = subprocess.run(command, cwd=workdir, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+    return result.stderr

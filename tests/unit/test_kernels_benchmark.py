@@ -16,6 +16,11 @@ def test_an_update_sends_no_more_operations(training: str, most: int) -> None:
     assert most - 40 < counts.total() <= most
 
 
+@pytest.mark.parametrize(("training", "most"), [("vaswani, AdamW", 40), ("modern, Muon", 95)])
+def test_a_recorded_update_sends_few_operations_beside_the_graph(training: str, most: int) -> None:
+    assert kernels.count_update(*TRAININGS[training], is_recorded=True).total() <= most
+
+
 def test_shapes_and_padding_are_counted() -> None:
     pairs = Pairs.of([[5], [5] * 2, [5] * 3], [[6], [6] * 2, [6]])
     counts, positions, tokens = shapes.measure(pairs, 8)

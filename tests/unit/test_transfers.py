@@ -28,6 +28,13 @@ def test_an_update_waits_for_nothing_and_copies_nothing(model: str, kind: str, t
     assert [dict(step) for step in counts.steps] == [{}] * len(counts.steps)
 
 
+def test_a_replayed_update_waits_for_nothing_after_the_first_was_compared(tmp_path: Path) -> None:
+    training = transfers.training_config({"accumulate": 2})
+    counts = transfers.train(MODELS["modern"], training, tmp_path, recorder=lambda compute: compute)
+    assert [dict(step) for step in counts.steps[1:]] == [{}] * (len(counts.steps) - 1)
+    assert counts.steps[0].total() == 1
+
+
 @pytest.mark.parametrize("kind", thin(SEARCHES, ["beam", "sampling with rules"]))
 @pytest.mark.parametrize("model", thin(MODELS, ["transformer"]))
 def test_a_step_of_a_search_waits_once(model: str, kind: str) -> None:

@@ -39,7 +39,7 @@ def test_a_gpus_batches_follow_from_its_memory_and_the_model() -> None:
     base = partial(rules.max_tokens, parameters=60_000_000, layers=12, values=16 * 512 + 3 * 2048)
     assert [base(gigabytes * 10**9) for gigabytes in (1, 8, 16, 80, 10**6)] == [512, 2048, 8192, 32_768, 131_072]
     assert base(80 * 10**9, kept=512) == 131_072
-    need = 2 * (20 * 60_000_000 + 4 * 12 * 14_336 * 8192)
+    need = 2 * (24 * 60_000_000 + 4 * 12 * 14_336 * 8192)
     assert (base(need), base(need - 10)) == (8192, 4096)
 
 

@@ -1,0 +1,360 @@
+"""Recorded updates are the plain ones, bit for bit, and no recording ends a run or changes its numbers.
+
+A stand-in records on the CPU: it runs the computation again, into the same results.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.ours import Updates
+from seq2seq.errors import UserError
+from seq2seq.model.build import build_model
+from seq2seq.model.positions import rotations, sinusoidal
+from seq2seq.settings.config import Config
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainingConfig
+from seq2seq.text.batching import LADDER_TOKENS, Batch, collate
+from seq2seq.text.dataset import PreparedData
+from seq2seq.training import replay as replay_file
+from seq2seq.training.module import TranslationModule
+from seq2seq.training.processes import choose_devices
+from seq2seq.training.replay import Computation, CudaRecorder, Recorder, Replay, Results, records_updates
+from tests.unit.training import resuming
+from tests.unit.training.resuming import changed, end_of, is_same, resume, straight_run
+
+V = 30
+pytestmark = pytest.mark.filterwarnings("ignore:.*")
+
+
+def record(compute: Computation) -> Computation:
+    """Return what computes again, into the results of the first time."""
+    places: list[Tensor] = []
+
+    def run() -> Results:
+        results = compute()
+        places.extend(one.clone() for one in results[len(places) :])
+        for place, result in zip(places, results, strict=True):
+            place.copy_(result)
+        return tuple(places)
+
+    return run
+
+
+def batches(count: int = 8) -> list[Batch]:
+    """Return batches of two shapes."""
+    rng = np.random.default_rng(0)
+    lengths = [((5, 6), (4, 3), (7, 2)), ((3, 2), (2, 4), (1, 1))]
+    return [
+        collate([(rng.integers(4, V, s), rng.integers(4, V, t)) for s, t in lengths[number % 3 % 2]])
+        for number in range(count)
+    ]
+
+
+def make(recorder: Recorder | None, precision: str = "32-true", optimizer: str = "adamw", **training: Any) -> Updates:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"d_model": 16, "num_heads": 4, "d_ff": 24}
+    sizes |= {"num_encoder_layers": 1, "num_decoder_layers": 2}
+    model = build_model(ModelConfig(**sizes, dropout=0.2, norm_position="pre", positions="rotary"), V)
+    config = TrainingConfig(max_tokens=64, learning_rate=1e-3, label_smoothing=0.1, optimizer=optimizer, **training)
+    return Updates(TranslationModule(model, config, recorder=recorder), precision)
+
+
+def train(updates: Updates, count: int = 8) -> list[Tensor]:
+    """Return the losses and gradient norms of updates, and the final weights."""
+    values = []
+    for seed, batch in enumerate(batches(count)):
+        torch.manual_seed(seed)
+        values += [updates.update(batch), updates.module.grad_norm]
+    return [one.detach().clone() for one in (*values, *updates.module.parameters()) if one is not None]
+
+
+def replay_of(updates: Updates) -> Replay:
+    assert updates.module._replay is not None
+    return updates.module._replay
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"r_drop": 5.0}, {"precision": "bf16-mixed"}, {"optimizer": "muon", "clip_norm": 0.1}],
+    ids=lambda settings: ", ".join(settings) or "plain",
+)
+def test_replayed_updates_are_the_plain_ones(settings: dict[str, Any]) -> None:
+    replayed = make(record, **settings)
+    assert is_same(train(replayed), train(make(None, **settings)))
+    assert len(replay_of(replayed).recordings) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"precision": "bf16-mixed", "optimizer": "adamw", "r_drop": 1.0}])
+def test_a_run_by_lightning_is_the_same_and_resumes(
+    settings: dict[str, Any], config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two batches an update, a running average, and validations, for which Lightning removes the gradients."""
+    config, replays = changed(config, **settings), []
+
+    def counted(compute: Computation) -> Computation:
+        run = record(compute)
+        return lambda: (replays.append(1), run())[1]
+
+    plain, _, events = straight_run(config, data, tmp_path / "plain")
+    monkeypatch.setattr(resuming, "TranslationModule", partial(TranslationModule, recorder=counted))
+    straight = straight_run(config, data, tmp_path / "replayed")
+    assert straight[2] == events
+    assert is_same(end_of(straight[0]), end_of(plain))
+    assert len(replays) > 5
+    assert resume(config, data, straight, straight[1][4], tmp_path / "run") == [one for one in events if one[1] > 5]
+    assert is_same(end_of(tmp_path / "run"), end_of(plain))
+
+
+def scale_gradients(replay: Replay, run: Computation) -> Results:
+    results = run()
+    replay.gradients.mul_(1.1)
+    return results
+
+
+def spoil_one_gradient(replay: Replay, run: Computation) -> Results:
+    results = run()
+    smallest = min(replay._split(replay.gradients), key=lambda one: one.norm() if one.norm() > 1e-3 else torch.inf)
+    smallest.zero_()
+    replay.gradients[-1] += replay.gradients.norm()
+    return results
+
+
+def draw_other_numbers(replay: Replay, run: Computation) -> Results:
+    torch.manual_seed(123)
+    return run()
+
+
+def change_the_loss(replay: Replay, run: Computation) -> Results:
+    loss, *others = run()
+    return loss * 1.1, *others
+
+
+def give_no_number(replay: Replay, run: Computation) -> Results:
+    results = run()
+    replay.gradients.fill_(torch.nan)
+    return results
+
+
+def fail(replay: Replay, run: Computation) -> Results:
+    raise RuntimeError("CUDA error: operation not permitted when\nstream is capturing")
+
+
+@pytest.mark.parametrize(
+    "lie", [scale_gradients, spoil_one_gradient, draw_other_numbers, change_the_loss, give_no_number, fail]
+)
+def test_a_recording_that_differs_or_fails_is_noticed_and_training_goes_on_plainly(
+    lie: Callable[[Replay, Computation], Results], caplog: pytest.LogCaptureFixture
+) -> None:
+    def lying(compute: Computation) -> Computation:
+        return lambda: lie(replay_of(updates), compute)
+
+    updates = make(lying)
+    with caplog.at_level(logging.WARNING):
+        assert is_same(train(updates), train(make(None)))
+    (warning,) = caplog.messages
+    reason = "operation not permitted when stream" if lie is fail else "a replayed update differs from the plain one"
+    assert "updates are not recorded, which is slower" in warning
+    assert reason in warning
+    assert "\n" not in warning
+    assert not replay_of(updates).recordings
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_recorder_that_raises_ends_no_run(number: int, caplog: pytest.LogCaptureFixture) -> None:
+    calls = []
+
+    def raising(compute: Computation) -> Computation:
+        calls.append(1)
+        if len(calls) == number:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return record(compute)
+
+    updates = make(raising)
+    assert is_same(train(updates), train(make(None)))
+    assert [message for message in caplog.messages if "CUDA out of memory" in message] == caplog.messages
+    assert len(caplog.messages) == 1
+    assert len(calls) == number
+
+
+def test_an_error_of_the_computation_itself_is_raised() -> None:
+    updates = make(record)
+    with pytest.raises(IndexError):
+        updates.update(Batch(*(side + V for side in batches(1)[0])))
+
+
+def test_a_shape_is_computed_plainly_before_it_is_recorded() -> None:
+    """Else tables and libraries would be set up in a recording, which computes nothing."""
+    computed, updates = list[tuple[int, ...]](), make(None)
+    losses = updates.module._losses
+
+    def counted(batch: Batch) -> Results:
+        computed.append(tuple(batch.src.shape))
+        return losses(batch)
+
+    def checked(compute: Computation) -> Computation:
+        assert computed[-1] not in computed[:-1]
+        return record(compute)
+
+    replay = Replay(counted, list(updates.module.parameters()), checked)
+    for batch in batches(4):
+        replay(batch)
+    assert len(replay.recordings) == 2
+
+
+def test_gradients_keep_their_place_although_lightning_removes_them() -> None:
+    updates = make(record)
+    replay, parameters = replay_of(updates), list(updates.module.parameters())
+    updates.update(batches()[0])
+    places = [one.grad.data_ptr() for one in parameters if one.grad is not None]
+    updates.module.zero_grad(set_to_none=True)
+    replay.clear()
+    assert [one.grad.data_ptr() for one in parameters if one.grad is not None] == places
+    assert not any(one.grad.any() for one in parameters if one.grad is not None)
+
+
+def test_results_are_not_those_of_the_next_replay_and_a_batch_may_change_afterwards() -> None:
+    replay, (first, second) = replay_of(make(record)), (Batch(*(side.clone() for side in batches()[0])), batches()[2])
+    replay(first)
+    earlier = replay(first)
+    before = [one.clone() for one in earlier]
+    first.src.fill_(5)
+    replay(second)
+    assert is_same(list(earlier), before)
+
+
+def test_a_replay_reads_the_present_weights_although_autocast_keeps_casts() -> None:
+    updates, batch = make(record, "bf16-mixed"), batches()[0]
+    replay, module = replay_of(updates), updates.module
+    with torch.autocast("cpu", torch.bfloat16):
+        for _ in range(2):
+            torch.manual_seed(3)
+            replay(batch)
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.mul_(1.5)
+        torch.manual_seed(3)
+        loss = replay(batch)[0]
+    torch.manual_seed(3)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(loss, module._losses(batch)[0])
+
+
+@pytest.mark.parametrize("table", [sinusoidal, rotations])
+def test_tables_of_positions_are_never_dropped(table: Callable[..., Tensor]) -> None:
+    device = torch.device("cpu")
+    place = table(0, 9, 4, device).data_ptr()
+    for start in range(300):  # the steps of a search
+        assert table(start, 1, 4, device).shape == table(0, 1, 4, device).shape
+    assert table(0, 9, 4, device).data_ptr() == place
+
+
+def test_no_more_shapes_are_recorded_than_memory_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_file, "MOST_SHAPES", 1)
+    updates = make(record)
+    assert is_same(train(updates), train(make(None)))
+    assert len(replay_of(updates).recordings) == 1
+
+
+def test_a_cuda_graph_is_recorded_while_the_loader_pins_memory_and_a_failure_leaves_no_trace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graphs, modes, pools, streams = [], [], [], []
+
+    def make_graph() -> MagicMock:
+        graphs.append(MagicMock(pool=lambda: "pool"))
+        return graphs[-1]
+
+    @contextmanager
+    def graph(graph: Any, pool: Any, capture_error_mode: str) -> Iterator[None]:
+        pools.append(pool)
+        modes.append(capture_error_mode)
+        yield
+
+    @contextmanager
+    def stream(stream: Any) -> Iterator[None]:
+        yield
+        streams.append(stream)
+
+    generator, current = MagicMock(), SimpleNamespace(device_index=0)
+    for name, value in {"CUDAGraph": make_graph, "graph": graph, "stream": stream, "current_stream": lambda: current,
+                        "default_generators": [generator]}.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, value)
+    recorder, results = CudaRecorder(), (torch.tensor(1.0),)
+    for _ in range(2):
+        run = recorder(lambda: results)
+        assert run() is results
+        assert graphs[-1].replay.call_count == 1
+    assert modes == ["thread_local"] * 2
+    assert pools == [None, "pool"]
+    assert streams == [current] * 2
+    generator.graphsafe_set_state.assert_not_called()
+    with pytest.raises(ZeroDivisionError):
+        recorder(lambda: (results[0], 1 / 0))  # type: ignore[arg-type]
+    generator.graphsafe_set_state.assert_called_once_with(generator.clone_state())
+
+
+def config_of(replay: Any = "auto", max_tokens: int = LADDER_TOKENS, **settings: Any) -> Config:
+    sections: dict[str, dict[str, Any]] = {"trainer": {"replay": replay}, "training": {"max_tokens": max_tokens}}
+    for key, value in settings.items():
+        section = "trainer" if hasattr(TrainerConfig(), key) else "training"
+        sections[section][key] = value
+    trainer, training = TrainerConfig(**sections["trainer"]), TrainingConfig(**sections["training"])
+    return Config(trainer=trainer, training=training)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, True),
+        ({"max_tokens": LADDER_TOKENS - 1}, False),
+        ({"max_tokens": LADDER_TOKENS - 1, "replay": True}, True),
+        ({"replay": False}, False),
+        ({"accelerator": "cpu"}, False),
+        ({"compile": True}, False),
+        ({"activation_checkpointing": True}, False),
+        ({"devices": 2}, False),
+    ],
+    ids=str,
+)
+def test_what_is_recorded_by_itself(settings: dict[str, Any], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert records_updates(config_of(**settings)) is expected
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert not records_updates(config_of(**settings))
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ({"accelerator": "cpu"}, "trainer.accelerator=cpu"),
+        ({"activation_checkpointing": True}, "training.activation_checkpointing=true"),
+        ({"compile": True}, "trainer.compile=true"),
+    ],
+)
+def test_what_excludes_a_recording_is_refused_in_one_line(setting: dict[str, Any], name: str) -> None:
+    with pytest.raises(UserError, match=f"trainer.replay=true records .* not with {name}: leave out one of them"):
+        config_of(replay=True, **setting)
+
+
+def test_recordings_without_a_gpu_or_of_an_lstm_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    lstm = ModelConfig(architecture="recurrent", d_model=8, num_encoder_layers=1, num_decoder_layers=1)
+    with pytest.raises(UserError, match=r"not with model.architecture=recurrent"):
+        Config(model=lstm, trainer=TrainerConfig(replay=True))
+    with pytest.raises(UserError, match=r"trainer.replay=maybe must be auto, true or false"):
+        TrainerConfig(replay="maybe")  # type: ignore[arg-type]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(UserError, match=r"trainer.replay=true records updates on a GPU, and there is no CUDA device"):
+        choose_devices(TrainerConfig(replay=True))
