@@ -21,7 +21,7 @@ class TrainerConfig:
     precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16-mixed if the device multiplies bf16 fast
     compile: bool = False  # compile the model with torch.compile; this takes minutes at the start
     # record an update's forward and backward pass as one CUDA graph for each shape of batch; auto: for a Transformer on
-    # one GPU, if training.max_tokens is at least 16384
+    # GPUs, if training.max_tokens is at least 16384
     replay: BoolOrAuto = AUTO
     # updates of the run; auto: 9 · √(positions of the text · 1024 / positions of an update)
     max_steps: IntOrAuto = AUTO

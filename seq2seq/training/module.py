@@ -243,10 +243,12 @@ class TranslationModule(L.LightningModule):
         tokens, ranks = self._tokens.clone(), self.trainer.world_size
         if ranks > 1:
             torch.distributed.all_reduce(tokens)
+            if self._replay is not None:  # else DDP has summed the gradients
+                torch.distributed.all_reduce(self._replay.gradients)
         self._tokens = None
         # Removes training_step's constant, Lightning's mean over micro-batches and DDP's mean over ranks.
-        batches = self.trainer.accumulate_grad_batches if self._replay is None else 1
-        per_token = self.config.max_tokens * batches * ranks / tokens
+        batches = self.trainer.accumulate_grad_batches * ranks if self._replay is None else 1
+        per_token = self.config.max_tokens * batches / tokens
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients) * per_token
         self.grad_norm = norm

@@ -213,12 +213,23 @@ def agree(key: str, decide: Callable[[], str]) -> str:
     return decided[0]
 
 
-def make_strategy(config: TrainerConfig) -> DDPStrategy | str:
+class SummedGradients(DDPStrategy):
+    """Data-parallel training without DDP, which cannot be recorded: `TranslationModule` sums the gradients."""
+
+    def configure_ddp(self) -> None:
+        """Give all processes the first one's weights, as DDP does."""
+        assert self.model is not None
+        for tensor in self.model.state_dict().values():
+            torch.distributed.broadcast(tensor, 0)
+
+
+def make_strategy(config: TrainerConfig, *, is_recorded: bool = False) -> DDPStrategy | str:
     """Return how Lightning distributes training: data-parallel over all devices, or nothing for a single device."""
     if config.devices * config.num_nodes == 1:
         return "auto"
     atexit.register(_disconnect)
-    return DDPStrategy(process_group_backend=_backend(), timeout=PATIENCE)  # a group that exists is used
+    kind = SummedGradients if is_recorded else DDPStrategy
+    return kind(process_group_backend=_backend(), timeout=PATIENCE)  # a group that exists is used
 
 
 def _backend() -> str:

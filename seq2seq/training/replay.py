@@ -36,8 +36,7 @@ def records_updates(config: Config) -> bool:
     trainer = config.trainer
     if trainer.replay == AUTO and config.training.max_tokens < LADDER_TOKENS:
         return False
-    is_possible = uses_gpu(trainer) and config.replay_obstacle() is None and trainer.devices * trainer.num_nodes == 1
-    return trainer.replay is not False and is_possible
+    return trainer.replay is not False and uses_gpu(trainer) and config.replay_obstacle() is None
 
 
 class CudaRecorder:

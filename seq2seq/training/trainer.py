@@ -14,6 +14,7 @@ from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import DurableIO
 from seq2seq.training.loggers import make_loggers
 from seq2seq.training.processes import make_strategy, uses_gpu
+from seq2seq.training.replay import records_updates
 
 
 def make_trainer(
@@ -46,7 +47,7 @@ def make_trainer(
         accelerator="cuda" if uses_gpu(settings) else "cpu",
         devices=settings.devices,
         num_nodes=settings.num_nodes,
-        strategy=make_strategy(settings),
+        strategy=make_strategy(settings, is_recorded=records_updates(config)),
         precision=settings.precision,  # type: ignore[arg-type]
         max_epochs=-1,  # `Budget` ends training
         accumulate_grad_batches=config.training.accumulate,

@@ -31,6 +31,23 @@ SETTINGS = (
     "trainer.validate_every=3", "trainer.log_every=1",
 )  # fmt: skip
 
+REPLAYING = f"""
+# train.py with a stand-in for the recorder of CUDA graphs: it computes again
+import runpy
+import sys
+
+from seq2seq.training import replay
+
+
+def record(compute):
+    return lambda: (print("replayed"), compute())[1]
+
+
+replay.records_updates = lambda config: True
+replay.CudaRecorder = lambda: record
+runpy.run_path({str(REPOSITORY / "train.py")!r}, run_name="__main__")
+"""
+
 pytestmark = pytest.mark.cluster
 
 
@@ -116,6 +133,17 @@ def test_two_nodes_of_slurm_that_accumulate_train_like_one_that_accumulates_more
     command = [sys.executable, *program("name=slurm", "training.accumulate=2")]  # trainer.num_nodes is SLURM's
     finish(*(start(command, workdir, **common, SLURM_PROCID=rank, SLURM_NODEID=rank) for rank in "01"))
     require_equal(single, workdir / "runs" / "slurm")
+
+
+def test_two_processes_that_replay_updates_train_like_one_that_sends_every_operation(
+    workdir: Path, single: Path
+) -> None:
+    (workdir / "replaying.py").write_text(REPLAYING, encoding="utf-8")
+    command = torchrun("training.accumulate=2", "name=replayed")
+    command[command.index(str(REPOSITORY / "train.py"))] = str(workdir / "replaying.py")
+    output = finish(start(command, workdir))
+    require_equal(single, workdir / "runs" / "replayed")
+    assert "replayed" in output
 
 
 def test_what_hinders_the_first_process_ends_all_of_them(workdir: Path, single: Path) -> None:

@@ -325,7 +325,7 @@ def config_of(replay: Any = "auto", max_tokens: int = LADDER_TOKENS, **settings:
         ({"accelerator": "cpu"}, False),
         ({"compile": True}, False),
         ({"activation_checkpointing": True}, False),
-        ({"devices": 2}, False),
+        ({"devices": 2}, True),
     ],
     ids=str,
 )
