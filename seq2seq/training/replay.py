@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seq2seq.errors import in_short
+from seq2seq.errors import in_short, is_out_of_memory
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.batching import LADDER_TOKENS, Batch
@@ -103,12 +103,12 @@ class Replay:
             for place, side in zip(recorded, batch, strict=True):
                 place.copy_(side, non_blocking=True)
             return tuple(result.clone() for result in run())
-        if not self.is_recording or len(self.recordings) == MOST_SHAPES:
-            return self._add(batch)
-        before = None if self.recordings else self.gradients.clone()
+        before = self.gradients.clone() if self.is_recording and not self.recordings else None
         if before is not None:
             torch.manual_seed(torch.initial_seed())  # `_compare` draws the same numbers
-        results = self._add(batch)  # first: a recording may not set up libraries, or tables that later code reads
+        results = self._plainly(batch)  # first: a recording may not set up libraries, or tables that later code reads
+        if not self.is_recording or len(self.recordings) == MOST_SHAPES:
+            return results
         recorded = Batch(*(side.clone() for side in batch))
         try:
             run = self.record(lambda: self._add(recorded))
@@ -116,10 +116,24 @@ class Replay:
                 self._compare(run, before, results)
             self.recordings[shape] = recorded, run
         except Exception as error:  # whatever it is, training can go on without recordings
-            self.is_recording = False
-            self.recordings.clear()
-            log.warning("updates are not recorded, which is slower (%s)", in_short(error))
+            self._give_up(error)
         return results
+
+    def _plainly(self, batch: Batch) -> Results:
+        """Add the batch's gradients without a recording; if memory runs out, free the recordings' memory first."""
+        try:
+            return self._add(batch)
+        except Exception as error:
+            if not self.recordings or not is_out_of_memory(error):
+                raise
+            self._give_up(error)
+        torch.manual_seed(torch.initial_seed())  # nothing was added, but random numbers were drawn
+        return self._add(batch)
+
+    def _give_up(self, error: Exception) -> None:
+        self.is_recording = False
+        self.recordings.clear()
+        log.warning("updates are not recorded, which is slower (%s)", in_short(error))
 
     def _compare(self, run: Computation, before: Tensor, results: Results) -> None:
         """Replay with the seed of the plain computation, and compare; keep the plain computation's gradients.

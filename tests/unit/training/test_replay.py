@@ -189,6 +189,23 @@ def test_a_recorder_that_raises_ends_no_run(number: int, caplog: pytest.LogCaptu
     assert len(calls) == number
 
 
+def test_recordings_are_freed_for_a_batch_that_needs_their_memory(caplog: pytest.LogCaptureFixture) -> None:
+    """While a new shape is computed plainly, the recordings keep the memory of a batch."""
+    updates = make(record)
+    replay, losses = replay_of(updates), updates.module._losses
+
+    def full(batch: Batch) -> Results:
+        results = losses(batch)
+        if len(replay.recordings) == 1 and not torch.equal(batch.src, next(iter(replay.recordings.values()))[0].src):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return results
+
+    replay.losses = full
+    assert is_same(train(updates), train(make(None)))
+    assert caplog.messages == ["updates are not recorded, which is slower (CUDA out of memory)"]
+    assert not replay.recordings
+
+
 def test_an_error_of_the_computation_itself_is_raised() -> None:
     updates = make(record)
     with pytest.raises(IndexError):
