@@ -96,7 +96,11 @@ function draw(view, found, wanted) {
     Object.assign(view, { layer, head: head ?? 0 });
     showStepsOf(view);
   };
-  onPick(showAttention(at("attention"), found, { onIntervene, onContrast, onPick }));
+  const element = at("attention");
+  element.style.minHeight = `${element.offsetHeight}px`; // while it is empty, a shorter page would scroll up
+  const shown = showAttention(element, found, { onIntervene, onContrast, onPick });
+  element.style.minHeight = "";
+  onPick(shown);
 }
 
 /** Show the steps of the picked layer and head if they are open; ask the server if it was asked for another's. */
