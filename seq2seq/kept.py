@@ -51,8 +51,9 @@ def keep(
         lost = {i: _lost_phrases(segment, found[i], tokenizers, tgt_lang) for i, segment in enumerate(segments)}
         required = {i: _with_phrases(segments[i], phrases) for i, phrases in lost.items() if phrases}
         for i, better in zip(required, _search_each(list(required.values()), request, search), strict=True):
-            if better:
-                segments[i], found[i] = required[i], _with_symbols(segments[i], better)
+            better = _with_symbols(segments[i], better)
+            if better and len(_lost_phrases(segments[i], better, tokenizers, tgt_lang)) < len(lost[i]):
+                segments[i], found[i] = required[i], better
     rest = {
         i: with_text(segment, SYMBOL.sub(" ", segment.text), tokenizers)
         for i, segment in enumerate(segments)

@@ -36,7 +36,7 @@ def translate(
 ) -> tuple[list[str], list[list[str]]]:
     """Translate texts as pairs say, and return the translations, with symbols, and what each second search requires.
 
-    A second search writes what it requires behind the translation, and refuses 777.
+    A second search writes what it requires behind the translation, 666 with more digits, and refuses 777.
     """
     searches = list[list[list[str]]]()
 
@@ -47,6 +47,7 @@ def translate(
         searches.append(required)
         again = required if len(searches) > 1 else [[] for _ in required]
         texts = [" ".join([pairs[one.text_index][1], *of]) for one, of in zip(segments, again, strict=True)]
+        texts = [text.replace("666", "6660") for text in texts]
         return [[(Hypothesis([1], -1.0, -1.0), text)] for text in texts]
 
     texts = [Text(text) if isinstance(text, str) else text for text, _ in pairs]
@@ -84,6 +85,12 @@ def test_a_translation_that_has_all_that_it_can_have_is_not_searched_again(token
 def test_a_number_that_the_model_cannot_produce_is_not_required() -> None:
     tokenizers = train(vocab_size=43, byte_fallback=False)
     assert translate(tokenizers, [("At ௫௫ or 55", "Es tarde.")]) == (["Es tarde. 55"], [["55"]])
+
+
+def test_a_second_search_that_finds_nothing_lost_is_not_taken(tokenizers: Tokenizers) -> None:
+    texts, required = translate(tokenizers, [("Call 666 now.", "Llama ya."), ("Call 555 or 666", "Llama")])
+    assert texts == ["Llama ya.", "Llama 555 6660"]
+    assert required == [["666"], ["555", "666"]]
 
 
 def test_what_a_search_refuses_stays_as_it_was_and_others_do_not_depend_on_it(tokenizers: Tokenizers) -> None:
