@@ -1,4 +1,4 @@
-"""Operations that the host sends to a GPU for an update, by kind, counted without a GPU."""
+"""Operations that the host sends to a GPU for an update and for a step of a search, counted without a GPU."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import drawn_pairs
 from benchmarks.ours import SEED, Updates
+from seq2seq.engine import Engine
+from seq2seq.interface import Source
 from seq2seq.model import attention, layers
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, all_indices, gather
 from seq2seq.training import loss
@@ -57,8 +60,18 @@ def run(plan: Plan, device: torch.device) -> Results:
     rows = [[kind, *(str(by_kind(one)[kind]) for one in counts.values())] for kind in KINDS]
     rows.append(["all", *(str(one.total()) for one in counts.values())])
     rows.append(["beside one recorded graph", *(str(one.total()) for one in recorded.values())])
-    title = "Operations of an update on a GPU, 6 + 6 layers, bf16"
-    return {"operations": counts, "recorded": recorded}, [Table(title, ["", *TRAININGS], rows)]
+    searches = {
+        f"{style}, {name}": count_step(model, beam)
+        for style, model in {"vaswani": BASE, "modern": MODERN}.items()
+        for name, beam in {"greedy": 1, "beam 5": 5}.items()
+    }
+    steps = [[kind, *(str(by_kind(one)[kind]) for one in searches.values())] for kind in KINDS]
+    steps.append(["all", *(str(one.total()) for one in searches.values())])
+    tables = [
+        Table("Operations of an update on a GPU, 6 + 6 layers, bf16", ["", *TRAININGS], rows),
+        Table("Operations of a step of a search, likewise", ["", *searches], steps),
+    ]
+    return {"operations": counts, "recorded": recorded, "steps": searches}, tables
 
 
 class Operations(TorchDispatchMode):
@@ -131,6 +144,20 @@ def count_update(model: ModelConfig, optimizer: str, *, is_recorded: bool = Fals
                 updates.update(batch)
             counts.append(operations.counts)
     return max(counts, key=lambda one: one.total())
+
+
+def count_step(model: ModelConfig, beam: int) -> Counter[str]:
+    """Return the number of each operation in the fourth step of a search for eight sources.
+
+    It has a step's usual rows: in the first, each source has one.
+    """
+    at_step: list[Counter[str]] = []
+    settings = SearchConfig(beam=beam, max_length_ratio=0.0, max_length_offset=8)
+    with as_a_gpu_computes(), Operations() as operations:
+        engine = Engine(build_model(model, VOCAB_SIZE), "cpu", torch.bfloat16, compiles="off")
+        sources = [Source(src.tolist()) for src, _ in drawn_pairs(8, VOCAB_SIZE, SEED)]
+        list(engine.search(sources, settings, 1, on_step=lambda: at_step.append(operations.counts.copy())))
+    return at_step[4] - at_step[3]
 
 
 def make_batch() -> Batch:

@@ -1,9 +1,10 @@
-"""What an update sends to a GPU may not grow: the operations, and the shapes of batches."""
+"""What an update or a search sends to a GPU may not grow: the operations, and the shapes of batches."""
 
 import pytest
 
 from benchmarks import kernels, shapes
-from benchmarks.kernels import TRAININGS
+from benchmarks.kernels import BASE, MODERN, TRAININGS
+from seq2seq.settings.model import ModelConfig
 from seq2seq.text.dataset import Pairs
 
 
@@ -19,6 +20,15 @@ def test_an_update_sends_no_more_operations(training: str, most: int) -> None:
 @pytest.mark.parametrize(("training", "most"), [("vaswani, AdamW", 40), ("modern, Muon", 95)])
 def test_a_recorded_update_sends_few_operations_beside_the_graph(training: str, most: int) -> None:
     assert kernels.count_update(*TRAININGS[training], is_recorded=True).total() <= most
+
+
+@pytest.mark.parametrize(
+    ("model", "beam", "most"), [(BASE, 1, 171), (BASE, 5, 182), (MODERN, 1, 256), (MODERN, 5, 266)]
+)
+def test_a_step_of_a_search_sends_no_more_operations(model: ModelConfig, beam: int, most: int) -> None:
+    counts = kernels.count_step(model, beam)
+    assert kernels.by_kind(counts)["attention"] == 12  # each layer's own and that to the source
+    assert most - 20 < counts.total() <= most
 
 
 def test_shapes_and_padding_are_counted() -> None:
