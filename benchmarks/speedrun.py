@@ -55,7 +55,7 @@ TRACKS = {
     "tatoeba": Track(["experiment=tatoeba_cpu", "data.test=[validation.tsv]"], 5600),
     "mixed": Track(["experiment=mixed_cpu", NEWS], 18_000),
     "bundled": Track(["data.test=[grammar.validation.tsv]"], 2000),
-    "gpu": Track(["experiment=mixed_gpu", NEWS], 8000),
+    "gpu": Track(["experiment=mixed_gpu", NEWS], 12_000),
 }
 
 

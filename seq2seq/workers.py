@@ -13,6 +13,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import partial
+from itertools import cycle
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -85,35 +86,37 @@ class Processes:
             ) from error
 
 
-def read_ahead(source: Callable[[Start], Iterator[Result]], start: Start) -> Generator[Result, None, None]:
-    """Yield the endless items of a source from a start on; a separate process prepares the next item while one is used.
+def read_ahead(sources: Sequence[Callable[[Start], Iterator[Result]]], start: Start) -> Generator[Result, None, None]:
+    """Yield the endless items of sources from a start on, one of each in turn.
 
-    The process ignores the signals that end training: a terminal's Ctrl-C and SLURM's warnings go to both processes,
-    and only the calling process decides how to react.
+    A separate process for each source prepares its next item while others are used. These processes ignore the signals
+    that end training: a terminal's Ctrl-C and SLURM's warnings go to every process, and only the calling process
+    decides how to react.
 
     Raises:
-        UserError: the source raised it, or the process was killed.
+        UserError: a source raised it, or a process was killed.
     """
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # until the new process ignores them
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # until the new processes ignore them
     try:
         resource_tracker.ensure_running()  # starting it unblocks signals, so it must run already
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
-        pool = _Pool(1, partial(_begin_to_read, source, start), ignored=_STOPS)
-        waiting = pool.submit(_read_next)
+        pools = [_Pool(1, partial(_begin_to_read, source, start), ignored=_STOPS) for source in sources]
+        waiting = deque(pool.submit(_read_next) for pool in pools)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     try:
-        while True:
-            item = waiting.result()
-            waiting = pool.submit(_read_next)
+        for pool in cycle(pools):
+            item = waiting.popleft().result()
+            waiting.append(pool.submit(_read_next))
             yield item
     except BrokenProcessPool as error:
         raise UserError(
-            "the process that reads the training text ended, perhaps for want of memory: resume=runs/NAME goes on from "
-            "the last checkpoint; a new run may lower data.block"
+            "a process that reads the training text ended, perhaps for want of memory: resume=runs/NAME goes on from "
+            "the last checkpoint; a new run may lower data.block or data.num_proc"
         ) from error
     finally:
-        pool.end()
+        for pool in pools:
+            pool.end()
 
 
 class _Pool:

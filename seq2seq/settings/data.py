@@ -59,7 +59,8 @@ class DataConfig:
     # pairs shuffled and batched together if subword sampling or modifiers give a pair new ids in each epoch
     block: int = 50_000
     cache: str | None = None  # folder of prepared text; null: the environment's SEQ2SEQ_CACHE, else ~/.cache/seq2seq
-    num_proc: int = 1  # processes that prepare text; the result does not depend on their number
+    # processes that prepare text, and that modify and split pairs in training; the result does not depend on the number
+    num_proc: int = 1
 
     def __post_init__(self) -> None:
         files = [key for key in ("root", "train", "validation", "test") if getattr(self, key)]

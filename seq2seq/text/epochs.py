@@ -5,7 +5,7 @@ This module and its imports load no PyTorch, because the process that reads bloc
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -45,16 +45,22 @@ def all_indices(count: int) -> Integer[np.ndarray, " n"]:
 
 @dataclass(frozen=True)
 class PreparedEpochs:
-    """Prepared pairs as blocks, an epoch each; with an encoder, blocks of about `size` pairs with new ids."""
+    """Prepared pairs as blocks, an epoch each; with an encoder, blocks of about `size` pairs with new ids.
+
+    Of several readers, numbered from 0, each gets every n-th of the encoded blocks.
+    """
 
     pairs: Pairs
     seed: int
     mixture: "Mixture | None" = None
     encoder: Encoder | None = None
     size: int = 0
+    reader: int = 0
+    readers: int = 1
 
     def __call__(self, first: BlockId) -> Generator[Block, None, None]:
         """Yield blocks from the first on; every epoch has each pair once, or as often as the mixture draws the pair."""
+        turns = cycle(range(self.readers))
         for epoch in count(first.epoch):
             draws = None if self.mixture is None else self.mixture.draw(epoch)
             if self.encoder is None:
@@ -65,7 +71,9 @@ class PreparedEpochs:
             parts = np.array_split(order, max(1, round(len(order) / self.size)))
             for number in range(first.number if epoch == first.epoch else 0, len(parts)):
                 seed = [self.seed, epoch, number]
-                yield Block(BlockId(epoch, number), self._encode(self.encoder, parts[number], seed), seed)
+                if next(turns) == self.reader:
+                    pairs = self._encode(self.encoder, parts[number], seed)
+                    yield Block(BlockId(epoch, number), pairs, seed)
 
     def _encode(self, encoder: Encoder, indices: np.ndarray, seed: list[int]) -> Pairs:
         plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]

@@ -65,7 +65,9 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
     source = PreparedEpochs(data.train, config.seed, mixture)
     is_encoded_anew = is_random(training.subword_sampling, training.modifiers)
     if is_encoded_anew:
-        source = partial(read_ahead, replace(source, encoder=make_encoder(config, data), size=settings.block))
+        source = replace(source, encoder=make_encoder(config, data), size=settings.block)
+        readers = max(1, settings.num_proc // world_size)
+        source = partial(read_ahead, [replace(source, reader=number, readers=readers) for number in range(readers)])
     return BatchLoader(
         source,
         max_tokens=training.max_tokens,

@@ -23,7 +23,7 @@ Pair = tuple[str, str]
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A part of the bundled corpus under its own names: 1,000 and 60 pairs."""
-    monkeypatch.setattr(loading, "read_ahead", lambda source, start: source(start))
+    monkeypatch.setattr(loading, "read_ahead", lambda sources, start: sources[0](start))
     monkeypatch.setenv("SEQ2SEQ_HOME", str(REPOSITORY))
     sizes = {"grammar.train": 1000, "everyday.train": 60, "grammar.validation": 40}
     for name, size in {**sizes, "grammar.test": 10, "everyday.test": 10}.items():

@@ -41,7 +41,7 @@ STEPS = 60  # micro-batches of an update's four: more than two epochs
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read blocks here and not ahead, in a process that takes seconds to start."""
-    monkeypatch.setattr(loading, "read_ahead", lambda source, start: source(start))
+    monkeypatch.setattr(loading, "read_ahead", lambda sources, start: sources[0](start))
 
 
 def settings(folder: Path, kind: str, accumulate: int = 4) -> Config:
@@ -129,16 +129,20 @@ def test_blocks_too_small_for_an_updates_batches_are_warned_of_with_the_size_to_
     assert not [record for record in caplog.records if "every update takes" in record.getMessage()]
 
 
-@pytest.mark.slow
-def test_blocks_read_ahead_by_a_process_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    config = settings(tmp_path, "random")
+@pytest.mark.parametrize("num_proc", [1, 3])
+def test_blocks_read_ahead_by_processes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_proc: int):
+    config = settings(tmp_path, "mixed and random")
     data = prepare(config.data, config.tokenizer)
     here = feed(config, data)
     expected = take(here, 40)
     monkeypatch.setattr(loading, "read_ahead", read_ahead)
+    config.data.num_proc = num_proc
     ahead = feed(config, data)
-    assert equal(take(ahead, 40), expected)
-    assert ahead.state_dict() == here.state_dict()
+    assert equal(take(ahead, 10), expected[:10])
+    resumed = feed(config, data)
+    resumed.load_state_dict(ahead.state_dict())
+    assert equal(take(resumed, 30), expected[10:])
+    assert resumed.state_dict() == here.state_dict()
 
 
 @pytest.mark.parametrize("kind", ["modified", "random"])

@@ -46,22 +46,22 @@ def test_the_reading_process_loads_no_pytorch():
 @pytest.mark.parametrize("epoch", thin([0, 1], [0]))  # an error that can be unpickled is the easier case
 def test_any_error_but_the_users_comes_as_text(epoch: int):
     with pytest.raises(RuntimeError, match=r"(?s)reading training text failed:.*Error: the hub is gone"):
-        next(read_ahead(failing, {"epoch": epoch}))
+        next(read_ahead([failing], {"epoch": epoch}))
 
 
 def test_a_killed_reading_process_is_named_in_one_line():
-    items = read_ahead(counting, {"epoch": 0})
+    items = read_ahead([counting], {"epoch": 0})
     next(items)
     (process,) = multiprocessing.active_children()
     process.kill()
-    with pytest.raises(UserError, match=r"reads the training text ended, perhaps for want of memory"):
+    with pytest.raises(UserError, match=r"a process that reads the training text ended, perhaps for want of memory"):
         list(itertools.islice(items, 100_000))
     assert not multiprocessing.active_children()
 
 
 def test_the_reading_process_leaves_signals_to_training():
     """SLURM sends its warning to every process, a terminal its Ctrl-C; a thread starts this process for a GPU."""
-    items = read_ahead(counting, {"epoch": 7})
+    items = read_ahead([counting], {"epoch": 7})
     first: list[int] = []
     thread = threading.Thread(target=lambda: first.append(next(items)))
     thread.start()
@@ -89,7 +89,7 @@ def test_reading_ends_while_an_item_is_being_sent():
     program = (
         "import time; from seq2seq.workers import read_ahead; from tests.unit.text.test_read_ahead import large\n"
         "if __name__ == '__main__':\n"
-        "    items = read_ahead(large, {}); next(items); time.sleep(0.3); items.close(); print('ended')"
+        "    items = read_ahead([large], {}); next(items); time.sleep(0.3); items.close(); print('ended')"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout == "ended\n"
