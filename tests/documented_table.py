@@ -9,7 +9,7 @@ import re
 from tests.documented import Command
 
 NOT_RUN = {  # a regular expression of commands, and the reason; the first one that fits holds
-    r"^pip install|comet": "installs packages or needs them; tests/unit/cli/test_evaluate_command.py has a small COMET",
+    r"^pip install|comet": "installs packages or needs them",
     r"^(echo|cut|cp|export|rm|find|grep) |^pytest\b": "is a step of the shell around the commands",
     r"^python -m benchmarks": "measures for many minutes; tests/unit/test_benchmarks.py calls the parts",
     r"^(torchrun|srun)|trainer=(gpu|ddp)|--ray": "needs a cluster or GPUs; tests/unit/distributed has a small one",

@@ -2,11 +2,10 @@
 
 import json
 import logging
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,13 +14,10 @@ from seq2seq.errors import UserError
 from seq2seq.files import read_lines
 from seq2seq.settings.search import change_search
 
-if TYPE_CHECKING:
-    from seq2seq.evaluation.comet import Comet
-
 log = logging.getLogger(__name__)
 MAX_TER_WORDS = 500  # TER takes more than about ten seconds for a longer line that differs much from its reference
 
-MetricName = StrEnum("MetricName", ["bleu", "chrf", "ter", "comet"])  # keys of `TITLES`, which is slow to import
+MetricName = StrEnum("MetricName", ["bleu", "chrf", "ter"])  # keys of `METRICS`, which is slow to import
 Hypotheses = Annotated[
     list[Path] | None,
     options.files(
@@ -33,27 +29,16 @@ References = Annotated[
 ]
 Metrics = Annotated[
     list[MetricName] | None,
-    options.scoring(
-        "--metric", metavar="NAME...", help="bleu, chrf (chrF++), ter, comet. [dim]default: the first three[/dim]"
-    ),
+    options.scoring("--metric", metavar="NAME...", help="bleu, chrf (chrF++), ter. [dim]default: all[/dim]"),
 ]
 EvaluatedSources = Annotated[
-    Path | None, options.files("--input", help="Sources, one per line; for comet, --robustness and --confidence.")
+    Path | None, options.files("--input", help="Sources, one per line; for --robustness and --confidence.")
 ]
 Robustness = Annotated[
     bool, options.scoring("--robustness", help="Let --model translate 2,000 unusual forms of --input's sentences.")
 ]
 Confidence = Annotated[
     bool, options.scoring("--confidence", help="Compare --model's confidences with what the references say.")
-]
-CometModel = Annotated[
-    str | None,
-    options.scoring(
-        help="COMET checkpoint, or name on the Hugging Face hub. [dim]default: Unbabel/wmt22-comet-da[/dim]"
-    ),
-]
-CometPython = Annotated[
-    str | None, options.scoring(metavar="PATH", help="Python that has unbabel-comet. [dim]default: this one[/dim]")
 ]
 Samples = Annotated[
     int | None, options.scoring(min=1, max=10**7, help="Samples of the paired bootstrap. [dim]default: 1000[/dim]")
@@ -78,8 +63,6 @@ def evaluate(
     samples: Samples = None,
     trials: Trials = None,
     input_: EvaluatedSources = None,
-    comet_model: CometModel = None,
-    comet_python: CometPython = None,
     robustness: Robustness = False,
     confidence: Confidence = False,
     model: options.OneModel = None,
@@ -88,7 +71,7 @@ def evaluate(
     *,
     changes: options.Changes,
 ) -> None:
-    """Score finished translations: BLEU, chrF++ and TER, with sacreBLEU's signatures; COMET, if it is installed.
+    """Score finished translations: BLEU, chrF++ and TER, with sacreBLEU's signatures.
 
     [bold]seq2seq evaluate --hypotheses out.es --reference ref.es[/bold]
 
@@ -99,8 +82,6 @@ def evaluate(
     Several files are compared with the first one, the baseline, by paired bootstrap resampling and by paired
     approximate randomisation. --metric, --samples and --trials also show the 95 % interval of a single file.
 
-    [bold]… --metric bleu comet --input in.en --comet-python comet-env/bin/python[/bold]   see docs/evaluation.md
-
     [bold]seq2seq evaluate --robustness --model runs/NAME --input in.en --reference ref.es[/bold]   unusual texts
 
     [bold]seq2seq evaluate --confidence --model runs/NAME --input in.en --reference ref.es[/bold]   are they right?
@@ -109,46 +90,32 @@ def evaluate(
         raise typer.BadParameter("--robustness and --confidence exclude each other: give one")
     if robustness or confidence:
         name = "--robustness" if robustness else "--confidence"
-        if hypotheses or testset or metric or samples or trials or comet_model or comet_python:
+        if hypotheses or testset or metric or samples or trials:
             raise typer.BadParameter(f"{name} takes --model, --input, --reference, --json and --repair only")
         report_model(name, input_, reference, model, device, changes, as_json=as_json)
         return
     if not hypotheses:
         raise typer.BadParameter("give --hypotheses FILE, or --robustness or --confidence with --input and --reference")
-    if model or changes:
+    if model or changes or input_:
         raise typer.BadParameter(
-            "--model and --repair are for --robustness and --confidence: add one, or leave them out"
+            "--model, --input and --repair are for --robustness and --confidence: add one, or leave them out"
         )
     if (not reference) == (testset is None):
         raise typer.BadParameter("give --reference FILE or --testset NAME")
-    if testset and input_:
-        raise typer.BadParameter(f"--testset {testset} has its own sources: leave out --input")
     from seq2seq.evaluation.metrics import METRICS, score
     from seq2seq.evaluation.significance import SAMPLES, TRIALS, compare
 
     systems = [(str(path), list(read_lines(path))) for path in hypotheses]
-    sources = None
     if testset:
-        given = inputs.read_testset(testset, src_lang, tgt_lang)
-        sources, texts = list(given.sources), [(f"--testset {testset}", given.references or [])]
+        texts = [(f"--testset {testset}", inputs.read_testset(testset, src_lang, tgt_lang).references or [])]
     else:
         texts = [(str(path), list(read_lines(path))) for path in reference or []]
-    files = [*systems, *texts]
-    if input_:
-        sources = list(read_lines(input_))
-        files.append((str(input_), sources))
-    inputs.require_parallel(files)
+    inputs.require_parallel([*systems, *texts])
     if not metric or "ter" in metric:
         warn_of_slow_ter([*systems, *texts])
     references = [lines for _, lines in texts]
-    comet = None
-    if metric and "comet" in metric:
-        translations = [lines for _, lines in systems]
-        comet = comet_metric(sources, translations, references, comet_model, comet_python)
-    elif input_ or comet_model or comet_python:
-        raise UserError("--input, --comet-model and --comet-python are for --metric comet: add it, or leave them out")
     if len(systems) > 1 or metric or samples or trials:
-        scores = compare(systems, references, metric or METRICS, samples or SAMPLES, trials or TRIALS, comet, tgt_lang)
+        scores = compare(systems, references, metric or METRICS, samples or SAMPLES, trials or TRIALS, tgt_lang)
     else:
         scores = score(systems[0][1], *references, language=tgt_lang)
     shared.report(scores, as_json, to_stderr=False)
@@ -219,28 +186,3 @@ def warn_of_slow_ter(files: Iterable[tuple[str, Sequence[str]]]) -> None:
                     *(name, number, f"{length:,}"),
                 )
                 return
-
-
-def comet_metric(
-    sources: Sequence[str] | None,
-    translations: Sequence[Sequence[str]],
-    references: Sequence[Sequence[str]],
-    model: str | None,
-    python: str | None,
-) -> "Callable[[], Comet]":
-    """Return the function that scores translations by COMET, for `compare`; the function names the model on stderr.
-
-    Raises:
-        UserError: there are no sources, or several references.
-    """
-    if sources is None:
-        raise UserError("--metric comet compares translations with their sources, too: give --input FILE")
-    if len(references) > 1:
-        raise UserError(f"--metric comet reads one reference, and {len(references)} are given: give one --reference")
-    from seq2seq.evaluation.comet import MODEL, run_comet
-
-    def run() -> "Comet":
-        print(f"comet: {model or MODEL}", file=sys.stderr)
-        return run_comet(sources, translations, references[0], model or MODEL, python or sys.executable)
-
-    return run

@@ -1,7 +1,7 @@
 """Tests whether systems' scores differ by more than chance: paired bootstrap and randomisation. Reads texts only."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
@@ -14,13 +14,11 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from seq2seq.errors import UserError, in_short
-from seq2seq.evaluation.comet import Comet
 from seq2seq.evaluation.metrics import METRICS, require_same_length
 
 SAMPLES, TRIALS = 1000, 10_000  # sacreBLEU's defaults for the bootstrap and for approximate randomisation
 TRIALS_AT_ONCE = 320  # bounds the memory; a multiple of 32, so that the draws are those of all trials at once
 LEVEL = 0.05  # p-values below this level are marked in the table
-TITLES = {name: title for name, (title, _) in METRICS.items()} | {"comet": "COMET ↑"}  # in tables
 TESTS = f"BS: paired bootstrap, AR: paired approximate randomisation, *: p < {LEVEL}"
 
 
@@ -48,7 +46,7 @@ class Comparison:
     """Scores of systems that translated the same texts; the first system is the baseline for all others."""
 
     systems: list[str]
-    metrics: dict[str, MetricScores]  # by the names of TITLES
+    metrics: dict[str, MetricScores]  # by the names of METRICS
     num_sentences: int
     num_references: int
 
@@ -69,7 +67,7 @@ class Comparison:
         signatures = Table("metric", caption=TESTS if is_compared else None, caption_justify="left")
         signatures.add_column("signature", overflow="fold")
         for metric, scores in self.metrics.items():
-            name = TITLES[metric]
+            name = METRICS[metric][0]
             signatures.add_row(name, scores.signature)
             for number, (system, one) in enumerate(zip(names, scores.systems, strict=True)):
                 row = [f"{one.value:.1f}", f"{one.mean - one.interval:.1f}–{one.mean + one.interval:.1f}"]
@@ -88,7 +86,6 @@ def compare(
     metrics: Collection[str] = tuple(METRICS),
     samples: int = SAMPLES,
     trials: int = TRIALS,
-    comet: Callable[[], Comet] | None = None,
     language: str = "",
 ) -> Comparison:
     """Score systems and test each against the first one, by paired bootstrap and by approximate randomisation.
@@ -103,7 +100,6 @@ def compare(
         metrics: names of METRICS.
         samples: number of samples of the bootstrap, which also gives the confidence intervals.
         trials: number of trials of approximate randomisation.
-        comet: returns a further metric; called after the texts are checked.
         language: the targets', which decides how BLEU splits lines into words (`make_bleu`).
 
     Raises:
@@ -117,8 +113,6 @@ def compare(
     lines: list[tuple[str, Sequence[str]]] = [(name, tuple(translations)) for name, translations in systems]
     texts = tuple(map(tuple, references))
     made: dict[str, Any] = {name: make(language) for name, (_, make) in METRICS.items() if name in metrics}
-    if comet is not None:
-        made["comet"] = comet()
     for metric in made.values():
         _read_once(metric)
     try:
@@ -142,7 +136,7 @@ def compare(
 
 
 def randomise(
-    metric: Metric | Comet,
+    metric: Metric,
     baseline: Sequence[str],
     system: Sequence[str],
     references: Sequence[Sequence[str]],
@@ -190,7 +184,7 @@ def read_seed() -> int | None:
     return seed
 
 
-def _read_once(metric: Metric | Comet) -> None:
+def _read_once(metric: Metric) -> None:
     """Make a metric read each system once for both tests, and return floats, which NumPy multiplies fast."""
     read = metric._extract_corpus_statistics
 
