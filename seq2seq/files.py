@@ -91,11 +91,7 @@ class ResumableOutput(Output):
     """
 
     def __init__(self, path: Path, work: Path, made_of: Mapping[str, object], *, resume: bool) -> None:
-        """Begin a file; with resume, go on with an unfinished file, if there is one, or recognise a complete one.
-
-        Raises:
-            UserError: the file cannot be written, or what is there depends on other things.
-        """
+        """Begin a file; with resume, go on with an unfinished file, if there is one, or recognise a complete one."""
         self.made_of = json.loads(json.dumps(made_of))
         self._partial, self._progress = work / PARTIAL, work / PROGRESS
         inputs, size, earlier, digest = self._read_progress()

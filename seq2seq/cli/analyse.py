@@ -116,11 +116,7 @@ def analyse(
 
 
 def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: Sequence[Path]) -> "list[Translated]":
-    """Read the test sets.
-
-    Raises:
-        UserError: a file cannot be read, the numbers of files or lines differ, or a test set has no lines.
-    """
+    """Read the test sets."""
     from seq2seq.evaluation.analysis import Translated
     from seq2seq.evaluation.metrics import require_same_length
 

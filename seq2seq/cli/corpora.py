@@ -104,9 +104,6 @@ def make_corpus(
 
     A warning gives the hint if the texts are in the language that the model writes. A text without words gives a line
     with two empty fields, which training drops and counts.
-
-    Raises:
-        UserError: an input or the model cannot be read, or the output cannot be written.
     """
     from seq2seq.interface import SearchRequest
 

@@ -131,12 +131,7 @@ def report_model(
     *,
     as_json: bool,
 ) -> None:
-    """Translate a test set (--confidence) or unusual forms of it (--robustness), and print what became of it.
-
-    Raises:
-        UserError: the files are not parallel, no probe can be made of them, or the model is not available or not
-            calibrated.
-    """
+    """Translate a test set (--confidence) or unusual forms of it (--robustness), and print what became of it."""
     if sources is None or not references or len(references) > 1:
         raise typer.BadParameter(f"{option} needs --input FILE and one --reference FILE")
     files = [(str(path), list(read_lines(path))) for path in (sources, *references)]

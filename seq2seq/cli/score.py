@@ -60,11 +60,7 @@ def score(
 
 
 def require_short(side: str, encoded: Iterable[Sequence[int]]) -> None:
-    """Refuse a text that is too long for any model and for the memory: scoring reads each pair as a whole.
-
-    Raises:
-        UserError: a text has more than MAX_SCORED_TOKENS tokens; the message names its line.
-    """
+    """Refuse a text that is too long for any model and for the memory: scoring reads each pair as a whole."""
     for number, ids in enumerate(encoded, start=1):
         if len(ids) > MAX_SCORED_TOKENS:
             raise UserError(

@@ -97,11 +97,7 @@ def start_logging() -> None:
 
 
 def train_one(cfg: DictConfig) -> float | None:
-    """Train or resume one run, and return its best validation score, by which a search compares runs.
-
-    Raises:
-        UserError: a value is missing or out of range, or the run cannot begin, resume or end.
-    """
+    """Train or resume one run, and return its best validation score, by which a search compares runs."""
     own = HydraConfig.get()
     choices = own.runtime.choices
     overrides = [override for override in own.overrides.task if not override.startswith("resume=")]

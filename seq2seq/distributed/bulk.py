@@ -171,11 +171,7 @@ def find_files(patterns: Sequence[str]) -> Iterator[Path]:
 
 
 def plan_file(decides: Mapping[str, Any], output: Path, lines: int, source: Path) -> BulkFile:
-    """Read a file and return its shards of so many lines; none if the output is finished.
-
-    Raises:
-        UserError: the file cannot be read, is its own output, or another job wrote the output.
-    """
+    """Read a file and return its shards of so many lines; none if the output is finished."""
     require_other(output / source.name, source)
     digest, starts = _survey(source, lines)
     file = BulkFile(source.resolve(), output.resolve() / source.name, {"input": digest, **decides}, starts)
@@ -213,11 +209,7 @@ class ShardTranslator:
         return Translator.load(self._job.models, self._job.device, self._job.dtype)
 
     def __call__(self, task: ShardTask) -> int:
-        """Translate a shard unless it is finished; return its number of lines.
-
-        Raises:
-            UserError: the text is not UTF-8.
-        """
+        """Translate a shard unless it is finished; return its number of lines."""
 
         def build(draft: Path) -> int:
             texts, count = islice(read_lines(task.source, task.start), task.lines), 0

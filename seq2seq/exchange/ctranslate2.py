@@ -80,11 +80,7 @@ def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32"
 
 
 def to_spec(network: EncoderDecoder, tokenizer: Tokenizers) -> TransformerSpec:
-    """Return CTranslate2's description of the network, with its weights and its vocabularies.
-
-    Raises:
-        UserError: the network is not a Transformer, or is an ablation.
-    """
+    """Return CTranslate2's description of the network, with its weights and its vocabularies."""
     model = require_exportable(network)
     config = model.config
     options: dict[str, Any] = {

@@ -101,11 +101,7 @@ class CTranslate2Engine:
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizers, device: str, threads: int) -> None:
-        """Load the network of the export in folder; it computes in the export's precision if the device supports it.
-
-        Raises:
-            UserError: the export's files are damaged, or CTranslate2 cannot use the device.
-        """
+        """Load the network of the export in folder; it computes in the export's precision if the device supports it."""
         kind, _, number = device.partition(":")
         _require_same(folder, tokenizer)
         self._tokenizer = tokenizer
@@ -256,11 +252,7 @@ def settings_of(tokenizer: Tokenizers) -> dict[str, str | bool]:
 
 
 def _require_same(folder: Path, tokenizer: Tokenizers) -> None:
-    """Refuse an export with the vocabulary or the settings of another model, whose translations would be other words.
-
-    Raises:
-        UserError: a file is missing, damaged, no file, or not the tokenizer's.
-    """
+    """Refuse an export with another model's vocabulary or settings: its translations would be other words."""
     for path in sorted(folder.iterdir()):
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UserError(f"{folder / in_short(path.name)} is no file")  # CTranslate2 would wait for a pipe

@@ -115,9 +115,6 @@ def to_marian(network: EncoderDecoder, attention: str = "sdpa", tokenizer: Token
     """Return a MarianMTModel that computes the same logits, on the same device and in evaluation mode.
 
     With an imported tokenizer, the MarianMTModel uses the ids that the tokenizer was imported with.
-
-    Raises:
-        UserError: the model is not a Transformer, is an ablation, or is not of the published style.
     """
     model = require_exportable(network)
     marian = MarianMTModel(marian_config(model.config, model.vocab_size, attention, tokenizer, model.source_vocab_size))
@@ -154,9 +151,6 @@ def marian_config(
     attention is transformers' name for the kernel: "sdpa" (its default: PyTorch's fused kernel) or "eager" (separate
     operations). With an imported tokenizer, the ids are those that it was imported with. source_vocab_size is the size
     of a separate source vocabulary; None: both sides share one vocabulary.
-
-    Raises:
-        UserError: the network is not of the published style, the only style that Marian has.
     """
     for key, values in PUBLISHED.items():
         value = getattr(config, key)

@@ -173,11 +173,7 @@ seq2seq translate --model FOLDER "{example(config.src_lang)}"
 
 
 def read_huggingface(folder: Path) -> Bundle:
-    """Read a Marian model from a folder that `save_pretrained` wrote, without executing any code in it.
-
-    Raises:
-        UserError: a file is missing or damaged, or this project does not support the model.
-    """
+    """Read a Marian model from a folder that `save_pretrained` wrote, without executing any code in it."""
     values, marian = _read_config(folder)
     if (folder / GENERATION).exists():
         generation = read_json(folder / GENERATION)
@@ -205,11 +201,7 @@ def read_huggingface(folder: Path) -> Bundle:
 
 
 def _read_config(folder: Path) -> tuple[dict[str, Any], MarianConfig]:
-    """Return the values of config.json, and transformers' form of those that are imported.
-
-    Raises:
-        UserError: the file is missing or damaged, or has another kind of model.
-    """
+    """Return the values of config.json, and transformers' form of those that are imported."""
     path = folder / CONFIG
     values = read_json(path)
     if str(values.get("architecture")).startswith(ARCHITECTURE):
@@ -227,11 +219,7 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], MarianConfig]:
 
 
 def _search_config(path: Path, generation: Mapping[str, Any], tokenizer: Tokenizers) -> SearchConfig:
-    """Return the search settings of generation_config.json, with our defaults for missing ones; errors use the path.
-
-    Raises:
-        UserError: the file asks for a search that this project does not support.
-    """
+    """Return the search settings of generation_config.json, with our defaults for missing ones; errors use the path."""
     if (forced := generation.get("forced_bos_token_id")) is not None:
         raise UserError(in_short(f"{path} has forced_bos_token_id={forced!r}: only models without it can be imported"))
     eos = tokenizer.target.original_ids[EOS]
@@ -253,11 +241,7 @@ def _search_config(path: Path, generation: Mapping[str, Any], tokenizer: Tokeniz
 
 
 def _languages(path: Path) -> tuple[str, str]:
-    """Return the source and target languages that tokenizer_config.json names, by default en and es.
-
-    Raises:
-        UserError: a value is not the name of a language.
-    """
+    """Return the source and target languages that tokenizer_config.json names, by default en and es."""
     settings = read_json(path) if path.exists() else {}
     languages = settings.get("source_lang") or "en", settings.get("target_lang") or "es"
     for language in languages:

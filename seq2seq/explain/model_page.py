@@ -90,11 +90,7 @@ def _raw(source: str) -> str:
 
 
 def pack(bundle: Bundle) -> bytes:
-    """Return a model as the length of a JSON header (4 bytes), the header, and the tensors, each at a multiple of 4.
-
-    Raises:
-        UserError: the model is not a plain Transformer with its own vocabulary and beam search.
-    """
+    """Return a model as the length of a JSON header (4 bytes), the header, and the tensors, each at a multiple of 4."""
     require_plain(bundle)
     source, target = bundle.tokenizer.source, bundle.tokenizer.target
     header: dict[str, Any] = {

@@ -85,9 +85,6 @@ def make_figure(explanation: Explanation, parts: Sequence[str]) -> Any:
     all heads of all layers. Rows are queries, columns are keys, and every row sums to 1. All maps share one scale of
     colours from 0 to 1. Parts that the model does not have are left out. The figure is one inch wide and high, so its
     coordinates are in inches. Save it with bbox_inches="tight" to include everything.
-
-    Raises:
-        UserError: the model has none of the parts.
     """
     subject = explanation.subject
     attentions = {"alignment": "cross"} | {part: part for part in PARTS}

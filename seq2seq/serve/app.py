@@ -172,13 +172,7 @@ def _deadline(service: Service) -> float:
 
 
 async def _in_time(request: Request, deadline: float, service: Service, work: Coroutine[Any, Any, R]) -> R:
-    """Return the result of `work`; cancel the work at the deadline, or when the client disconnects.
-
-    Raises:
-        ClientDisconnect: the client has disconnected.
-        TooLateError: the deadline has passed.
-        Exception: the error of the work.
-    """
+    """Return the result of `work`; cancel the work at the deadline, or when the client disconnects."""
 
     async def wait_for_disconnect() -> NoReturn:
         while (await request.receive())["type"] != "http.disconnect":
@@ -216,11 +210,7 @@ def _bearer(request: Request) -> str:
 
 
 def _check_key(key: str | None, service: Service) -> None:
-    """Refuse a request without the API key.
-
-    Raises:
-        HTTPException: the key is missing or wrong.
-    """
+    """Refuse a request without the API key."""
     if service.api_key is None:
         return
     if not key:

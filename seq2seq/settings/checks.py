@@ -27,11 +27,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a value that is not one of the choices.
-
-    Raises:
-        UserError: value is not among choices.
-    """
+    """Refuse a value that is not one of the choices."""
     require(value in choices, f"{key}={value} is not known: choose one of {', '.join(choices)}")
 
 

@@ -78,11 +78,7 @@ def real_folder(folder: Path) -> Path:
 
 
 def _change(settings: DictConfig, overrides: Sequence[str]) -> None:
-    """Change values by `key=value` in Hydra's grammar.
-
-    Raises:
-        UserError: an override is malformed or no `key=value`, its key is unknown, or its value has the wrong type.
-    """
+    """Change values by `key=value` in Hydra's grammar."""
     try:
         parsed = parse(overrides)
         for override in parsed:
@@ -97,11 +93,7 @@ def _change(settings: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def _plain_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file of plain values: no tags, which name classes, and no anchors, which multiply values.
-
-    Raises:
-        UserError: the file has tags or anchors, or does not hold settings, or has settings that this version lacks.
-    """
+    """Read a YAML file of plain values: no tags, which name classes, and no anchors, which multiply values."""
     if path.stat().st_size > _MAX_YAML:
         raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no config.yaml of train.py")
     text = path.read_text(encoding="utf-8")

@@ -181,9 +181,6 @@ def _batch_ends(keys: Int64[np.ndarray, " pairs"], base: int, max_tokens: int) -
     """Yield the end of each batch in a sorted list of pairs, given by their length keys.
 
     Runs of pairs of equal lengths are cut as a whole, so the time depends on the number of lengths and of batches.
-
-    Raises:
-        UserError: one pair alone is longer than max_tokens.
     """
     runs = np.append(np.flatnonzero(keys[1:] != keys[:-1]) + 1, len(keys))
     widths = np.maximum(*np.divmod(keys[runs - 1], base))

@@ -115,11 +115,7 @@ class LanguageCheck:
     """Finds pairs with a side that is, with high confidence, in the wrong language."""
 
     def __init__(self, config: DataConfig) -> None:
-        """Load the model.
-
-        Raises:
-            UserError: the package is missing, or does not know one of the languages.
-        """
+        """Load the model."""
         identifier_version()
         identifier = load_identifier()
         self._classify: Callable[[str], tuple[str, float]] = identifier.classify

@@ -16,11 +16,7 @@ from seq2seq.workers import read_ahead
 
 
 def make_mixture(config: Config, data: PreparedData) -> Mixture | None:
-    """Return the mixture of data.weights or data.temperature; None if an epoch has each pair once.
-
-    Raises:
-        UserError: a weight names no corpus, or nothing would be drawn.
-    """
+    """Return the mixture of data.weights or data.temperature; None if an epoch has each pair once."""
     settings = config.data
     if not settings.weights and settings.temperature == 1:
         return None

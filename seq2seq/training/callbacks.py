@@ -97,11 +97,7 @@ class Budget(Timer):
         return is_late or trainer.global_step >= self.max_steps
 
     def on_validation_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Stop the validation after a signal; a checkpoint from before the validation exists.
-
-        Raises:
-            StoppedValidationError: a signal arrived.
-        """
+        """Stop the validation after a signal; a checkpoint from before the validation exists."""
         if self._agree(trainer):
             raise StoppedValidationError
 

@@ -44,11 +44,7 @@ class DurableIO(TorchCheckpointIO):
     """Writes a checkpoint under another name, forces it to the disk, and renames it: it is complete or absent."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        """Write one file.
-
-        Raises:
-            UserError: the file cannot be written; an earlier file of this name stays.
-        """
+        """Write one file."""
         path = Path(path)
         draft = path.with_name("saving.tmp")
         file = None

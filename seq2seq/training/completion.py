@@ -142,9 +142,6 @@ def shipped_bundle(
 
     `auto` takes the best weights if training ran out of patience, else the latest. With a running average, every
     checkpoint's `state_dict` is the average. A damaged checkpoint is left out, with a warning.
-
-    Raises:
-        UserError: all checkpoints are damaged.
     """
     if wanted == AUTO:
         wanted = "best" if training.is_out_of_patience else "last"

@@ -67,9 +67,6 @@ def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
     """Return a Weights & Biases logger in the mode of WANDB_MODE.
 
     The default mode is online with an account and offline without one.
-
-    Raises:
-        UserError: the server cannot be used.
     """
     from wandb import Error, Settings
 
@@ -113,11 +110,7 @@ def _has_wandb_account() -> bool:
 
 
 def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
-    """Return an MLflow logger for the server of MLFLOW_TRACKING_URI, by default for the run's folder.
-
-    Raises:
-        UserError: the server cannot be reached, or does not know the run.
-    """
+    """Return an MLflow logger for the server of MLFLOW_TRACKING_URI, by default for the run's folder."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if not uri:
@@ -141,11 +134,7 @@ def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
 
 
 def _read_ids(folder: Path) -> Mapping[str, Any]:
-    """Return the ids of the logged runs, by logger.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """Return the ids of the logged runs, by logger."""
     path = folder / IDS
     if not path.exists():
         return {}

@@ -40,11 +40,7 @@ class Launch(NamedTuple):
 
 
 def find_launch() -> Launch | None:
-    """Return the processes that torchrun, SLURM or a script started for a run; None: Lightning starts the others.
-
-    Raises:
-        UserError: the environment lacks the first process's address, or nodes have different numbers of processes.
-    """
+    """Return the processes that torchrun, SLURM or a script started for a run; None: Lightning starts the others."""
     known, by = os.environ, "torchrun" if TorchElasticEnvironment.detect() else "a script"
     if by != "torchrun" and SLURMEnvironment.detect():
         by, processes, nodes = "SLURM", int(known["SLURM_NTASKS"]), int(known.get("SLURM_NNODES", 1))

@@ -42,11 +42,7 @@ def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Confi
 
 
 def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
-    """Reopen a run's folder at its newest complete checkpoint; drop the rows of metrics.csv that were logged later.
-
-    Raises:
-        UserError: there is no whole checkpoint, the run is still running, or its texts or settings have changed.
-    """
+    """Reopen a run's folder at its newest complete checkpoint; drop the rows of metrics.csv that were logged later."""
     checkpoint = Path(agree("checkpoint", lambda: str(_reopen(config, folder))))
     config.name = folder.name
     return config, folder, checkpoint
