@@ -145,7 +145,6 @@ class TranslationModule(L.LightningModule):
 
         Raises:
             UserError: the checkpoint was written with other model settings, another optimizer or another tokenizer.
-            ValueError: the optimizer's state does not fit the parameters.
         """
         newer = {**asdict(ModelConfig()), "training.optimizer": "adamw"}  # settings that older checkpoints lack
         theirs = newer | checkpoint.get("belongs_to", {})
@@ -157,31 +156,9 @@ class TranslationModule(L.LightningModule):
                     f"the checkpoint was written with another {key} ({theirs.get(key)}, now {ours}): "
                     "restore the settings and the training texts of that time, or start a new run"
                 )
-        self._check_optimizer(checkpoint["optimizer_states"], checkpoint["global_step"])
         if self.config.ema_decay == 0 and "current_model_state" in checkpoint:
             log.warning("training.ema_decay=0: going on from the weights themselves, without their running average")
             checkpoint["state_dict"] = checkpoint["current_model_state"]
-
-    def _check_optimizer(self, states: list[dict[str, Any]], updates: int) -> None:
-        """Refuse an optimizer state that PyTorch loads, but that fails in a later update or trains wrongly."""
-        (saved,) = states
-        ids = [number for group in saved["param_groups"] for number in group["params"]]
-        groups = self.configure_optimizers().param_groups
-        parameters = [(p, group.get("muon", False)) for group in groups for p in group["params"]]
-        if len(ids) != len(parameters) or saved["state"].keys() != set(ids):
-            raise ValueError(f"the optimizer has {len(saved['state'])} states for {len(parameters)} parameters")
-        for number, (parameter, is_muon) in zip(ids, parameters, strict=True):
-            state, names = saved["state"][number], ("exp_avg",) if is_muon else ("exp_avg", "exp_avg_sq")
-            if state.keys() != {"step", *names}:
-                raise ValueError(f"the optimizer has {', '.join(map(str, state))} of a parameter")
-            if (step := state["step"]).ndim or not 0 <= step.item() <= updates or step.item() % 1:
-                raise ValueError(f"the optimizer's step is {step} after {updates} updates")
-            for name in names:
-                moment = state[name]
-                if moment.shape != parameter.shape or moment.dtype != parameter.dtype or not moment.is_contiguous():
-                    raise ValueError(f"the optimizer has {moment.dtype} moments of shape {list(moment.shape)}")
-                if not moment.isfinite().all() or (name == "exp_avg_sq" and (moment < 0).any()):
-                    raise ValueError("the optimizer's moments are no finite numbers")
 
     def _identity(self) -> dict[str, Any]:
         own = {"training.optimizer": self.config.optimizer, "vocabulary": self.vocabulary}

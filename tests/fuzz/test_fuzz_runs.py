@@ -14,14 +14,11 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.pickled_weights import DamagedError
-from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
-from seq2seq.text.dataset import PreparedData
-from seq2seq.text.prepare import prepare
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.early_checks import find_existing
@@ -31,8 +28,6 @@ from seq2seq.training.run_folder import resume_folder
 from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, mutated_bytes, refusal_of, with_place
 from tests.unit.saved_runs import METRICS, make_run
 from tests.unit.saved_runs import settings as settings_of_run
-from tests.unit.training.resuming import run as train
-from tests.unit.training.resuming import small_config
 
 pytestmark = pytest.mark.slow
 COSTLY = settings(LASTING, max_examples=max(settings().max_examples // 4, 8))  # each reads all settings
@@ -133,59 +128,6 @@ def test_a_forged_record_is_resumed_or_refused(
         release_folder(run)
     assert "\n" not in (refusal or "")
     assert len(refusal or "") < 900
-
-
-@pytest.fixture(scope="module")
-def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, PreparedData, Path]:
-    """A small run's settings, its text, and the folder in which it was stopped."""
-    config = small_config(tmp_path_factory.mktemp("corpus"))
-    config.trainer.max_steps = 3
-    data = prepare(config.data, config.tokenizer)
-    folder = tmp_path_factory.mktemp("run")
-    train(config, data, folder)
-    return config, data, folder
-
-
-NO_MOMENTS = st.sampled_from(
-    [
-        *(torch.full((), step) for step in (-1.0, 1e30, float("nan"), float("inf"), 2.5)),
-        *(torch.zeros(0), torch.zeros(3, 5), torch.zeros(2, 2, 2, 2), torch.full((8,), float("nan"))),
-        torch.zeros(1).expand(8),  # eight values in one place
-        *(torch.zeros(8, dtype=torch.int64), torch.ones(8, dtype=torch.bool), torch.tensor(-7)),
-    ]
-)
-MOMENTS = [("state", 0, key) for key in ("step", "exp_avg", "exp_avg_sq")]
-PATHS = [*MOMENTS, (), ("state",), ("state", 0), ("param_groups",), ("param_groups", 0), ("param_groups", 0, "params")]
-
-
-@pytest.mark.filterwarnings("ignore:.*")
-@COSTLY
-@given(path_inside=st.sampled_from(PATHS), value=ODD | NO_MOMENTS, is_left_out=st.booleans(), number=st.integers(0, 25))
-def test_a_forged_optimizer_is_refused_and_nothing_is_lost(
-    path_inside: tuple[Any, ...],
-    value: Any,
-    is_left_out: bool,
-    number: int,
-    small_run: tuple[Config, PreparedData, Path],
-    folder: Path,
-) -> None:
-    config, data, stopped = small_run
-    shutil.rmtree(folder / "run", ignore_errors=True)
-    shutil.copytree(stopped, folder / "run")
-    path = folder / "run/checkpoints/step=0000002.ckpt"
-    values = torch.load(path, weights_only=True)
-    keys = [number if key == 0 and path_inside[0] == "state" else key for key in path_inside]
-    if is_left_out and keys[-1:] == ["exp_avg_sq"]:
-        assume(keys[-1] in values["optimizer_states"][0]["state"][number])  # matrices have none
-    change(values, ("optimizer_states", 0, *keys), value, is_left_out)
-    torch.save(values, path)
-    before = {file: file.read_bytes() for file in (folder / "run/checkpoints").iterdir()}
-    refusal = refusal_of(lambda: train(config, data, folder / "run", path))
-    assert refusal is not None
-    assert "step=0000002.ckpt" in refusal
-    assert "\n" not in refusal
-    assert len(refusal) < 900
-    assert {file: file.read_bytes() for file in (folder / "run/checkpoints").iterdir()} == before
 
 
 IN_METRICS = (",", '"', "nan", "inf", "1e999", "²", "-1", "step", "x", "\n", "\r", "\0", "9" * 5_000)

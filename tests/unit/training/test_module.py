@@ -140,9 +140,7 @@ def test_a_checkpoint_from_before_a_setting_existed_has_its_default() -> None:
     trained, checkpoint = module(), dict[str, Any]()
     trained.on_save_checkpoint(checkpoint)
     del checkpoint["belongs_to"]["architecture"]
-    checkpoint |= {"optimizer_states": [trained.configure_optimizers().state_dict()], "global_step": 0}
-    with pytest.raises(ValueError, match="the optimizer has 0 states"):  # checked after the settings, which fit
-        trained.on_load_checkpoint(checkpoint)
+    trained.on_load_checkpoint(checkpoint)
     checkpoint["belongs_to"]["architecture"] = "markov"
     with pytest.raises(UserError, match=r"written with another architecture \(markov, now transformer\)"):
         trained.on_load_checkpoint(checkpoint)
