@@ -6,14 +6,12 @@ logged runs, so that a resumed run continues them.
 
 import json
 import logging
-import netrc
 import os
 import secrets
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
@@ -24,7 +22,6 @@ from seq2seq.training.processes import rank
 from seq2seq.training.run_files import read_table, rewrite, write_text
 
 IDS = "loggers.json"
-log = logging.getLogger(__name__)
 
 
 def make_loggers(config: Config, folder: Path) -> list[Logger]:
@@ -64,22 +61,15 @@ class Wandb(WandbLogger):
 
 
 def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
-    """Return a Weights & Biases logger in the mode of WANDB_MODE.
-
-    The default mode is online with an account and offline without one.
-    """
+    """Return a Weights & Biases logger, which is online unless WANDB_MODE says otherwise."""
     from wandb import Error, Settings
 
-    mode = os.environ.get("WANDB_MODE") or ("online" if _has_wandb_account() else "offline")
-    if mode == "offline":
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # otherwise wandb sends crash reports
     run_id = known or secrets.token_hex(4)
     logger = Wandb(
         save_dir=folder,
         name=folder.name,
         version=run_id,
         project=config.logger.project,
-        mode=mode,
         config=flatten(config),
         settings=Settings(console="off", quiet=True),
     )
@@ -92,21 +82,7 @@ def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
             "environment's WANDB_MODE=offline"
         ) from error
     _write_id(folder, "wandb", run_id)
-    if mode == "offline":
-        log.info("Weights & Biases is offline: `wandb sync %s/wandb/offline-run-*` uploads the run", folder)
     return logger
-
-
-def _has_wandb_account() -> bool:
-    """Return whether the user gave a key for the server, by the environment or by `wandb login`."""
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
-    path = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
-    try:
-        return netrc.netrc(path).authenticators(host) is not None
-    except (OSError, netrc.NetrcParseError):
-        return False
 
 
 def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
