@@ -47,11 +47,6 @@ class Config:
         BundleConfig(self.model, self.search, self.data.src_lang, self.data.tgt_lang)  # refuses what no bundle may have
         check_ranges("", self, seed=(0, 2**32 - 1))  # NumPy's limits
         require(self.resume != AUTO or self.name is not None, "resume=auto finds a run by its name: give name=")
-        require(
-            self.model.architecture == "transformer" or not self.trainer.compile,
-            f"model.architecture={self.model.architecture} goes step by step, and trainer.compile is for Transformers: "
-            "leave it out",
-        )
         for key in ("name", "series", "experiment_name"):  # names of folders under runs/
             value = getattr(self, key)
             require(
@@ -64,10 +59,6 @@ class Config:
                 self.resume is not None, "resume_lr= changes a resumed run's learning rate: give resume=runs/NAME too"
             )
             require(0 < self.resume_lr < math.inf, f"resume_lr={self.resume_lr} must be greater than 0")
-        require(
-            not self.trainer.compile or not self.training.activation_checkpointing,
-            "trainer.compile=true decides by itself what to recompute: leave out training.activation_checkpointing",
-        )
         obstacle = self.replay_obstacle()
         require(
             self.trainer.replay is not True or obstacle is None,
@@ -80,7 +71,6 @@ class Config:
             "trainer.accelerator=cpu": self.trainer.accelerator == "cpu",
             f"model.architecture={self.model.architecture}": self.model.architecture != "transformer",
             "training.activation_checkpointing=true": self.training.activation_checkpointing,
-            "trainer.compile=true": self.trainer.compile,
         }
         return next((setting for setting, is_set in obstacles.items() if is_set), None)
 

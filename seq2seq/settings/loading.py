@@ -22,7 +22,7 @@ _RETIRED: dict[str, tuple[Any, ...]] = {
     "baseline": (AUTO,),
     "training.freeze": ([],),
     "training.lora_rank": (0,),
-    **dict.fromkeys(("training.lora_alpha", "training.lora_dropout", "training.lora_targets"), ()),
+    **dict.fromkeys(("training.lora_alpha", "training.lora_dropout", "training.lora_targets", "trainer.compile"), ()),
 }
 # settings that a resumed run keeps, and why
 _FIXED = {

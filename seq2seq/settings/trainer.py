@@ -19,7 +19,6 @@ class TrainerConfig:
     devices: IntOrAuto = 1
     num_nodes: IntOrAuto = 1  # machines that train together; auto: as torchrun or SLURM started them
     precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16-mixed if the device multiplies bf16 fast
-    compile: bool = False  # compile the model with torch.compile; this takes minutes at the start
     # record an update's forward and backward pass as one CUDA graph for each shape of batch; auto: for a Transformer on
     # GPUs, if training.max_tokens is at least 16384
     replay: BoolOrAuto = AUTO

@@ -1,6 +1,5 @@
 """Label-smoothed cross-entropy and R-Drop from hidden states, without holding all logits of a batch at once."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -34,8 +33,7 @@ def loss_of_chunk(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the plain loss and the loss against an even distribution, both summed, and the gradient of the logits.
 
-    A product with mean_weight is the mean of a row's logits. share is 1 for a real token and 0 for padding. Every step
-    but the products goes through all logits, as often as it is written here; compiled, they are few kernels.
+    A product with mean_weight is the mean of a row's logits. share is 1 for a real token and 0 for padding.
     """
     logits = (rows @ weight.T).float()
     logits = logits if bias is None else logits.add_(bias)
@@ -64,7 +62,6 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         counts: Tensor | None,
         smoothing: float,
         with_gradients: bool,
-        compute: Callable[..., tuple[Tensor, Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
@@ -75,7 +72,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         for start in range(0, hidden.shape[0], size):
             rows, wanted = hidden[start : start + size], targets[start : start + size, None]
             share = 1 if counts is None else counts[start : start + size, None]
-            of_chunk, against_even, grad = compute(rows, weight, mean_weight, bias, wanted, share, smoothing)
+            of_chunk, against_even, grad = loss_of_chunk(rows, weight, mean_weight, bias, wanted, share, smoothing)
             nll += of_chunk
             uniform += against_even
             if not with_gradients:
@@ -92,7 +89,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (decorated)
         grad_loss = grad_outputs[0]
         grad_hidden, grad_weight = ctx.saved_tensors
-        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None, None
+        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None
 
 
 def _real_rows(hidden: Tensor, targets: Tensor, pad: int) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -115,7 +112,6 @@ def cross_entropy(
     pad: int,
     smoothing: float = 0.0,
     bias: Float[Tensor, " v"] | None = None,
-    compute: Callable[..., tuple[Tensor, Tensor, Tensor]] = loss_of_chunk,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the sums of the smoothed loss and of the plain loss over all real target tokens, and the number of tokens.
 
@@ -123,13 +119,11 @@ def cross_entropy(
     (Szegedy et al. 2016, §7). Both sums are in nats; gradients flow through the first. Padding adds nothing to the
     sums; on the CPU it is left out before the projection onto the vocabulary. Logits exist for some rows at a time.
     Products are computed in the hidden states' precision (or autocast's), and the softmax in float32. The logits' bias
-    is not trained. compute is `loss_of_chunk`, or the same compiled.
+    is not trained.
     """
     rows, wanted, counts = _real_rows(hidden, targets, pad)
     with torch.autocast(hidden.device.type, enabled=False):
-        loss, nll = _ChunkedCrossEntropy.apply(
-            rows, weight, bias, wanted, counts, smoothing, torch.is_grad_enabled(), compute
-        )
+        loss, nll = _ChunkedCrossEntropy.apply(rows, weight, bias, wanted, counts, smoothing, torch.is_grad_enabled())
     return loss, nll, (targets != pad).sum()
 
 

@@ -18,8 +18,7 @@ from seq2seq.settings.rules import AUTO, LONGEST_WARMUP, WARMUP
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
-from seq2seq.training.computation import compile_forward, compiled
-from seq2seq.training.loss import cross_entropy, loss_of_chunk, r_drop_loss
+from seq2seq.training.loss import cross_entropy, r_drop_loss
 from seq2seq.training.muon import MuonAdamW
 from seq2seq.training.replay import Recorder, Replay
 
@@ -42,15 +41,14 @@ class TranslationModule(L.LightningModule):
         seed: int = 0,
         vocabulary: str = "",
         is_bf16: bool = False,
-        is_compiled: bool = False,
         recorder: Recorder | None = None,
         validation_sets: Sequence[str] = (),
     ) -> None:
         """Train model; seed decides dropout, vocabulary is the tokenizer's hash, equal in all checkpoints of a run.
 
         With several validation_sets, each set's loss is logged under its name; `TranslationValidation` logs the mean.
-        With is_bf16, Muon multiplies in bfloat16. With is_compiled, the forward passes of training and the loss run as
-        compiled kernels. With a recorder, each shape's forward and backward pass is recorded once and then replayed.
+        With is_bf16, Muon multiplies in bfloat16. With a recorder, each shape's forward and backward pass is recorded
+        once and then replayed.
 
         Raises:
             UserError: R-Drop is on and there is no dropout.
@@ -66,8 +64,6 @@ class TranslationModule(L.LightningModule):
         self.config = config
         self.validation_sets = list(validation_sets)
         self._muon_dtype = torch.bfloat16 if is_bf16 else torch.float32
-        self._compiled = compile_forward(model) if is_compiled else None
-        self._loss_of_chunk = compiled(loss_of_chunk) if is_compiled else loss_of_chunk
         self._recorder = recorder
         self._replay: Replay | None = None
         self.progress = 0.0  # share of the run's budget spent; set by the Budget callback
@@ -114,19 +110,13 @@ class TranslationModule(L.LightningModule):
 
     def loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the summed smoothed loss, the summed unsmoothed loss (nats), and the number of target tokens."""
-        hidden = self._hidden_states(batch.src, batch.tgt_in)
+        hidden = self.model(batch.src, batch.tgt_in)
         weight, bias = self.model.embedding.weight, self.model.output_bias
-        compute = self._loss_of_chunk
-        return cross_entropy(hidden, weight, batch.tgt_out, pad=PAD, smoothing=smoothing, bias=bias, compute=compute)
-
-    def _hidden_states(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        if self._compiled is None or not self.training:
-            return self.model(src, tgt_in)
-        return self._compiled(src, tgt_in)
+        return cross_entropy(hidden, weight, batch.tgt_out, pad=PAD, smoothing=smoothing, bias=bias)
 
     def _r_drop_loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         """Return what `loss` returns, for R-Drop; one batch holds both passes, as dropout differs between rows."""
-        hidden = self._hidden_states(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
+        hidden = self.model(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
         weight, bias, alpha = self.model.embedding.weight, self.model.output_bias, self.config.r_drop
         loss, nll, _, tokens = r_drop_loss(
             hidden, weight, batch.tgt_out, pad=PAD, alpha=alpha, smoothing=smoothing, bias=bias

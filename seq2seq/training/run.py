@@ -24,11 +24,11 @@ from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
 from seq2seq.training.checkpoint_files import describe_run
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.completion import TrainingEnd, complete_run, save_best
-from seq2seq.training.computation import recompute_layers
 from seq2seq.training.early_checks import is_done
 from seq2seq.training.finetune import make_model
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_precision, rank, share_folder
+from seq2seq.training.recompute import recompute_layers
 from seq2seq.training.replay import CudaRecorder, records_updates
 from seq2seq.training.report import summary_table
 from seq2seq.training.run_files import best_value
@@ -105,7 +105,6 @@ def make_module(config: Config, data: PreparedData, *, resumed: bool) -> Transla
         seed=config.seed,
         vocabulary=vocabulary,
         is_bf16=choose_precision(config.trainer) == "bf16-mixed",
-        is_compiled=config.trainer.compile,
         recorder=CudaRecorder() if records_updates(config) else None,
         validation_sets=list(data.validation_sets),
     )

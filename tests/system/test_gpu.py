@@ -77,7 +77,7 @@ def test_a_gpu_finds_the_translations_of_the_cpu() -> None:
         assert translations[0] == translations[1]
 
 
-@pytest.mark.parametrize("setting", ["trainer.replay=false", "trainer.replay=true", "trainer.compile=true"])
+@pytest.mark.parametrize("setting", ["trainer.replay=false", "trainer.replay=true"])
 def test_a_run_on_a_gpu_resumes_and_learns_what_a_run_on_the_cpu_learns(setting: str, tmp_path: Path) -> None:
     workdir = write_corpus(tmp_path)
     settings = (*BASE, "model.dropout=0", "trainer.precision=32-true", "training.schedule=constant")

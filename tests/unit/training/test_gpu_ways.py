@@ -9,17 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from seq2seq.errors import UserError
 from seq2seq.model import attention
 from seq2seq.model.build import build_model
-from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, Shape, gather
 from seq2seq.text.dataset import Pairs
 from seq2seq.training import loss as loss_file
-from seq2seq.training.computation import WIDTH, widen
 from seq2seq.training.module import TranslationModule
 
 V = 40
@@ -79,17 +75,3 @@ def test_a_gpus_way_of_training_changes_no_loss_and_no_gradient(
     for batch in (make_batch(), make_batch(Shape(8, 20))):  # on the ladder, with rows that no pair needs
         assert_close(loss_and_gradients(module, batch), expected, atol=1e-6, rtol=1e-6)
     assert {key.shape[2] for key in keys} == {14, 18, 20}
-
-
-@pytest.mark.parametrize(("length", "expected"), [(1, WIDTH), (WIDTH, WIDTH), (WIDTH + 1, 2 * WIDTH)])
-def test_batches_get_few_widths_by_padding_on_the_right(length: int, expected: int) -> None:
-    ids = torch.randint(4, 30, (3, length))
-    wider = widen(ids)
-    assert wider.shape == (3, expected)
-    assert torch.equal(wider[:, :length], ids)
-    assert not wider[:, length:].any()
-
-
-def test_what_compiling_excludes_is_refused() -> None:
-    with pytest.raises(UserError, match=r"trainer.compile=true decides by itself"):
-        Config(training=TrainingConfig(activation_checkpointing=True), trainer=TrainerConfig(compile=True))

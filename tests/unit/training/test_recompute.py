@@ -9,8 +9,8 @@ from torch.profiler import ProfilerActivity, profile
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.text.batching import Batch, collate
-from seq2seq.training.computation import recompute_layers
 from seq2seq.training.loss import cross_entropy
+from seq2seq.training.recompute import recompute_layers
 
 
 def model_of(**changes: object) -> Transformer:

@@ -7,17 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, collate
 from seq2seq.training import loss
-from seq2seq.training.computation import recompute_layers
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.recompute import recompute_layers
 
 V = 23
 KINDS = ["additive", "none"]
@@ -78,8 +75,3 @@ def test_recomputed_activations_give_the_very_same_gradients(attention: str) -> 
     assert recomputed.keys() == expected.keys() == dict(kept.named_parameters()).keys()
     assert all(torch.equal(recomputed[name], expected[name]) for name in expected)
     assert saved(computed) < 0.5 * saved(kept)
-
-
-def test_what_only_transformers_can_is_refused() -> None:
-    with pytest.raises(UserError, match=r"architecture=recurrent goes step by step, .* leave it out"):
-        Config(model=ModelConfig(architecture="recurrent"), trainer=TrainerConfig(compile=True))

@@ -340,7 +340,6 @@ def config_of(replay: Any = "auto", max_tokens: int = LADDER_TOKENS, **settings:
         ({"max_tokens": LADDER_TOKENS - 1, "replay": True}, True),
         ({"replay": False}, False),
         ({"accelerator": "cpu"}, False),
-        ({"compile": True}, False),
         ({"activation_checkpointing": True}, False),
         ({"devices": 2}, True),
     ],
@@ -358,7 +357,6 @@ def test_what_is_recorded_by_itself(settings: dict[str, Any], expected: bool, mo
     [
         ({"accelerator": "cpu"}, "trainer.accelerator=cpu"),
         ({"activation_checkpointing": True}, "training.activation_checkpointing=true"),
-        ({"compile": True}, "trainer.compile=true"),
     ],
 )
 def test_what_excludes_a_recording_is_refused_in_one_line(setting: dict[str, Any], name: str) -> None:
