@@ -46,7 +46,6 @@ Over = Annotated[
 ]
 OVER_PAGE, OVER_PICTURE = "over.html", "over.gif"
 PAGE, PICTURE, LARGE, NUMBERS = "attention.html", "attention.png", "alignment.png", "attention.json"
-RANKING = "heads.png"
 
 
 @options.search_options("beam")
@@ -91,7 +90,7 @@ def attend(
     from seq2seq.explain.interventions import Interventions
     from seq2seq.explain.interventions import rank_heads as rank
     from seq2seq.explain.page import write_page
-    from seq2seq.explain.picture import draw, draw_ranking
+    from seq2seq.explain.picture import draw
     from seq2seq.translator import Translator
 
     translator = Translator.load(folders, device, torch.float32)  # exact on every device
@@ -110,9 +109,6 @@ def attend(
         if explanation.aligning() is not None:
             draw(explanation, output / LARGE, ["alignment"])
             written.insert(2, (LARGE, "cross-attention and the alignment"))
-        if rank_heads:
-            draw_ranking(ranking, text, explanation.subject.target, output / RANKING)
-            written.append((RANKING, "what each head is worth"))
     print("\n".join([*summary_lines(plain), *ranking_lines(ranking)]))
     for name, content in written:
         print(f"{output / name}  {content}")

@@ -1,4 +1,4 @@
-"""Draw pictures of one sentence's attention with matplotlib; all numbers come from `Explanation` or `HeadWorth`."""
+"""Draw pictures of one sentence's attention with matplotlib; all numbers come from `Explanation`."""
 
 import math
 import warnings
@@ -15,7 +15,6 @@ from torch import Tensor
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import Explanation
 from seq2seq.explain.heads import PARTS
-from seq2seq.explain.interventions import HeadWorth
 from seq2seq.model.trace import aligning_layer
 
 TITLES = {
@@ -25,7 +24,6 @@ TITLES = {
 }
 UNMASKED = "Decoder self-attention, not masked: each word read looks at all words read, later ones too"
 NOTE = "Over words; each row sums to 1."
-RANKING = "What the loss of the translation grows by without each head (nats per token); below 0: it falls."
 NUMBERS = " Below a map, over pieces: entropy (nats) · distance (positions) · diagonal"
 COLOURS = ("#fbfcfd", "#a6c7e3", "#4e93c5", "#1a5d94", "#052d51")  # from 0 to 1; lightness falls in even steps
 FORBIDDEN, INK, FAINT, MARK = "#e6e2dc", "#15181c", "#5b6470", "#d9480f"
@@ -50,32 +48,6 @@ def draw(explanation: Explanation, path: Path, parts: Sequence[str] = ("alignmen
         UserError: the model has none of the parts, or the file cannot be written.
     """
     _save(make_figure(explanation, parts), path)
-
-
-@any_letters()
-def draw_ranking(ranking: Sequence[HeadWorth], source: str, target: str, path: Path) -> None:
-    """Write a PNG of the increase of the translation's loss without each head, a table for each kind of attention.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    figure = _new_figure(source, target, RANKING)
-    highest = max(max(worth.loss for worth in ranking), 1e-6)
-    for part in PARTS:
-        losses = {(worth.layer, worth.head): worth.loss for worth in ranking if worth.part == part}
-        layers, heads = (1 + max(numbers) for numbers in zip(*losses, strict=True))
-        _add_title(figure, TITLES[part].partition(":")[0])
-        axis = figure.add_axes((0, 0, heads * 0.75, layers * 0.45))
-        table = torch.tensor([[losses[layer, head] for head in range(heads)] for layer in range(layers)])
-        rows, columns = [f"layer {i + 1}" for i in range(layers)], [f"head {i + 1}" for i in range(heads)]
-        show(axis, (table / highest).clamp(min=0), rows, columns, font=8.0)
-        axis.set_aspect("auto")
-        axis.tick_params(axis="x", rotation=0)
-        for (layer, head), loss in losses.items():
-            colour = "white" if loss > 0.5 * highest else INK
-            axis.text(head, layer, f"{loss:+.2f}", ha="center", va="center", fontsize=9, color=colour)
-        _move_below(figure, [axis])
-    _save(figure, path)
 
 
 def make_figure(explanation: Explanation, parts: Sequence[str]) -> Any:

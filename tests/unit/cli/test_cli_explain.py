@@ -77,7 +77,7 @@ def test_what_is_switched_off_is_shown_beside_what_the_model_does_with_it(attend
     assert [text.partition(": ")[2] for _, text in scores] == [plain["unchanged"]["target"], plain["target"]]
 
 
-def test_heads_are_ranked_in_a_list_a_picture_and_numbers(attend):
+def test_heads_are_ranked_in_a_list_and_numbers(attend):
     (status, out, err), folder = attend("--target", "El gato ve la leche.", "--rank-heads")
     assert (status, err) == (0, "")
     ranking = json.loads((folder / "attention.json").read_text())["ranking"]
@@ -85,7 +85,6 @@ def test_heads_are_ranked_in_a_list_a_picture_and_numbers(attend):
     best = ranking[0]
     _, _, ranks = out.partition("Growth of the loss without each head (nats per token):\n")
     assert ranks.startswith(f"  {best['loss']:+.3f}  {best['part']}.1.head.{best['head'] + 1}\n")
-    assert read_png(folder / "heads.png").std() > 0
 
 
 @pytest.mark.parametrize(

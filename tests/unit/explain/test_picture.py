@@ -14,14 +14,12 @@ from torch.testing import assert_close
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import Explanation, explain
 from seq2seq.explain.heads import PARTS
-from seq2seq.explain.interventions import rank_heads
 from seq2seq.explain.picture import (
     MAX_PIXELS,
     TITLES,
     UNMASKED,
     colour_map,
     draw,
-    draw_ranking,
     make_figure,
 )
 from seq2seq.model.transformer import Transformer
@@ -170,20 +168,3 @@ def test_a_model_without_attention_has_no_picture(explanation, tmp_path):
 def test_a_picture_that_cannot_be_written_is_an_error_that_names_it(explanation, tmp_path):
     with pytest.raises(UserError, match=re.escape(f"cannot write {tmp_path / 'no' / 'a.png'}: No such file")):
         draw(explanation, tmp_path / "no" / "a.png")
-
-
-def test_the_ranking_has_a_number_for_each_head(untrained, tmp_path):
-    ranking = rank_heads(untrained, [(TEXT, TARGET)])
-    drawn: list[Any] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq.explain.picture._save", lambda figure, path: drawn.append(figure))
-        draw_ranking(ranking, TEXT, TARGET, tmp_path / "heads.png")
-    (figure,) = drawn
-    tables = [axes for axes in figure.axes if axes.images]
-    assert [len(axes.texts) for axes in tables] == [1 * 3, 2 * 3, 2 * 3]  # heads of encoder, decoder, cross-attention
-    numbers = {text.get_text() for axes in tables for text in axes.texts}
-    assert numbers == {f"{worth.loss:+.2f}" for worth in ranking}
-    draw_ranking(ranking, TEXT, TARGET, tmp_path / "heads.png")
-    assert size_of((tmp_path / "heads.png").read_bytes())[0] > 300
-    with pytest.raises(UserError, match=r"cannot write .*: No such file"):
-        draw_ranking(ranking, TEXT, TARGET, tmp_path / "none" / "heads.png")
