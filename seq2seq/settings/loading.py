@@ -22,6 +22,7 @@ _RETIRED: dict[str, tuple[Any, ...]] = {
     "baseline": (AUTO,),
     "training.freeze": ([],),
     "training.lora_rank": (0,),
+    "training.subword_sampling.nbest": (-1,),
     **dict.fromkeys(("training.lora_alpha", "training.lora_dropout", "training.lora_targets", "trainer.compile"), ()),
 }
 # settings that a resumed run keeps, and why
@@ -105,8 +106,10 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
     if isinstance(search := settings.get("search"), dict):
         settings["search"] = without_retired(search, path)
     for key, unused in _RETIRED.items():
-        section, _, name = key.rpartition(".")
-        holder = settings.get(section) if section else settings
+        *sections, name = key.split(".")
+        holder: Any = settings
+        for section in sections:
+            holder = holder.get(section) if isinstance(holder, dict) else None
         value = holder.pop(name, None) if isinstance(holder, dict) else None
         if unused and value is not None and value not in unused:
             raise UserError(f"{path} has {key}={in_short(value)} of an earlier version: go on with that version")

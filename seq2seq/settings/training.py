@@ -15,12 +15,9 @@ class SubwordSamplingConfig:
     # unigram: smoothing of the draws (Kudo 2018), 0.1-0.5, smaller = more varied; 0 = off;
     # bpe: share of merges left out (BPE dropout, Provilkov et al. 2020), 0.1 = as published
     alpha: float = 0.0
-    nbest: int = -1  # unigram: number of likeliest segmentations to draw from; -1 = all
 
     def __post_init__(self) -> None:
         require(0 <= self.alpha <= 1, f"training.subword_sampling.alpha={self.alpha} must be in [0, 1]")
-        nbest = self.nbest
-        require(nbest == -1 or nbest > 1, f"training.subword_sampling.nbest={nbest} must be at least 2, or -1 for all")
 
 
 @dataclass(kw_only=True)

@@ -70,7 +70,7 @@ class Encoder:
         else:
             seeds = np.random.SeedSequence(seed).generate_state(len(parts)).tolist()
             rows = (
-                side.sample(part, alpha=self.sampling.alpha, nbest=self.sampling.nbest, seed=seed_of_part)
+                side.sample(part, alpha=self.sampling.alpha, seed=seed_of_part)
                 for part, seed_of_part in zip(parts, seeds, strict=True)
             )
         return list(chain.from_iterable(rows))

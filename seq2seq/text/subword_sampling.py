@@ -41,10 +41,9 @@ class Sampler:
         *,
         is_bpe: bool,
         alpha: float,
-        nbest: int,
     ) -> None:
-        """Store the vocabulary of processor and the settings, which are as in `Tokenizer.sample`."""
-        self._processor, self._alpha, self._nbest, self._is_bpe = processor, alpha, nbest, is_bpe
+        """Store the vocabulary of processor and alpha, which is as in `Tokenizer.sample`."""
+        self._processor, self._alpha, self._is_bpe = processor, alpha, is_bpe
         self._symbols = user_symbols
         symbols = "|".join(map(re.escape, sorted(user_symbols, key=len, reverse=True)))
         self._around = re.compile(f"({symbols})") if user_symbols else None
@@ -69,10 +68,9 @@ class Sampler:
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
         """Return the ids of each text; the same texts and seed give the same ids."""
         rng = random.Random(seed)
-        draw = self._among_best if self._nbest > 1 and not self._is_bpe else self._word_by_word
-        return [draw(text, rng) for text in texts]
+        return [self._draw(text, rng) for text in texts]
 
-    def _word_by_word(self, text: str, rng: random.Random) -> list[int]:
+    def _draw(self, text: str, rng: random.Random) -> list[int]:
         split = self._drop_merges if self._is_bpe else self._walk
         ids: list[int] = []
         for word in self._words.findall(self._processor.normalize(text)):
@@ -137,31 +135,6 @@ class Sampler:
             pairs = [(before[left], left), (left, after[left])]
         ids = ((self._subwords[part],) if part in self._subwords else self._spell(part) for part in parts if part)
         return [token for of_part in ids for token in of_part]
-
-    def _among_best(self, text: str, rng: random.Random) -> list[int]:
-        """Draw from the nbest likeliest segmentations of the whole text, in proportion to P(x)^alpha."""
-        segmentations = self._processor.nbest_encode_as_ids(text, self._nbest)
-        if self._symbols:
-            plain = self._processor.encode(text)
-            of_plain = [plain.count(symbol) for symbol in self._symbols.values()]
-            counted = ((ids, [ids.count(symbol) for symbol in self._symbols.values()]) for ids in segmentations)
-            segmentations = [ids for ids, counts in counted if counts == of_plain]
-        if not segmentations:  # an empty text
-            return self._processor.encode(text)
-        scores = [self._alpha * self._score(ids) for ids in segmentations]
-        return rng.choices(segmentations, [math.exp(score - max(scores)) for score in scores])[0]
-
-    def _score(self, ids: list[int]) -> float:
-        """Return a segmentation's log-probability; a character in bytes, or an unknown character, counts once."""
-        total = 0.0
-        for token in ids:
-            if self._processor.is_byte(token):
-                byte = int(self._processor.id_to_piece(token)[3:5], 16)
-                total += self._unknown_score if byte & 0xC0 != 0x80 else 0.0  # a later byte of a character adds 0
-            else:
-                is_unknown = self._processor.is_unknown(token)
-                total += self._unknown_score if is_unknown else self._processor.get_score(token)
-        return total
 
     def _spell(self, character: str) -> Ids:
         if not self._bytes:

@@ -159,30 +159,27 @@ class Tokenizer:
         rows = self._processor.encode(rests, out_type=str, num_threads=1)
         return [self.ids([*language, *row]) for language, row in zip(languages, rows, strict=True)]
 
-    def sample(self, texts: Sequence[str], *, alpha: float, nbest: int, seed: int) -> list[list[int]]:
+    def sample(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Split normalised texts at random, the same way for the same texts and seed in every thread and process.
 
-        With a unigram vocabulary, a segmentation is drawn in proportion to P(x)^alpha from the nbest likeliest ones, or
-        with nbest=-1 from all (Kudo 2018, §3.2). With a BPE vocabulary, each merge is skipped with probability alpha
-        (Provilkov et al. 2020). User symbols are never split.
+        With a unigram vocabulary, a segmentation is drawn from all in proportion to P(x)^alpha (Kudo 2018, §3.2). With
+        a BPE vocabulary, each merge is skipped with probability alpha (Provilkov et al. 2020). User symbols are never
+        split.
 
         Raises:
             UserError: the tokenizer was imported.
         """
         if self.imported is not None:
             raise UserError("an imported model's vocabulary has no random splits: leave out training.subword_sampling")
-        return self._sampler(alpha, nbest).sample(texts, seed)
+        return self._sampler(alpha).sample(texts, seed)
 
-    def _sampler(self, alpha: float, nbest: int) -> Sampler:
-        key = (alpha, nbest)
-        if key not in self._samplers:
-            self._samplers[key] = Sampler(
-                self._processor, self._user_defined, is_bpe=self.is_bpe, alpha=alpha, nbest=nbest
-            )
-        return self._samplers[key]
+    def _sampler(self, alpha: float) -> Sampler:
+        if alpha not in self._samplers:
+            self._samplers[alpha] = Sampler(self._processor, self._user_defined, is_bpe=self.is_bpe, alpha=alpha)
+        return self._samplers[alpha]
 
     @cached_property
-    def _samplers(self) -> dict[tuple[float, int], Sampler]:
+    def _samplers(self) -> dict[float, Sampler]:
         return {}
 
     @property

@@ -82,7 +82,7 @@ def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:
         "settings": {
             "seed": config.seed,
             "training.max_tokens": config.training.max_tokens,
-            "training.subword_sampling": asdict(config.training.subword_sampling),
+            "training.subword_sampling": asdict(config.training.subword_sampling) | {"nbest": -1},  # a former setting
             "training.modifiers": asdict(config.training.modifiers),
             **{f"data.{key}": value for key, value in deciding_settings(config.data).items()},
             **{f"tokenizer.{key}": value for key, value in describe_tokenizers(config.tokenizer).items()},

@@ -1,5 +1,6 @@
 """The settings of a resumed run: its config.yaml, with the changes that the command line may make."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -112,6 +113,7 @@ def test_resuming_a_missing_run_is_an_error(tmp_path: Path) -> None:
         ("baseline", "auto", "runs/other"),
         ("baseline", None, "runs/other"),
         ("training.lora_rank", 0, 8),
+        ("training.subword_sampling.nbest", -1, 10),
         ("training.freeze", [], ["encoder"]),
     ],
 )
@@ -122,7 +124,7 @@ def test_a_retired_setting_is_read_over_where_it_changed_nothing_and_refused_oth
     settings = yaml.safe_load(path.read_text())
     settings["training"]["lora_alpha"] = 6.0  # which nothing uses without a rank
     settings["trainer"]["compile"] = True  # which changed the speed alone
-    holder = settings[sections[0]] if sections else settings
+    holder = functools.reduce(lambda holder, section: holder[section], sections, settings)
     for value in (unused, used):
         holder[name] = value
         path.write_text(yaml.safe_dump(settings))

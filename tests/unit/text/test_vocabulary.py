@@ -108,7 +108,7 @@ def test_a_damaged_list_of_subwords_is_refused(tmp_path: Path, key: str, value: 
 
 def test_an_imported_tokenizer_has_no_random_splits():
     with pytest.raises(UserError, match="no random splits"):
-        imported(is_shared=True).source.sample(["a"], alpha=0.1, nbest=-1, seed=1)
+        imported(is_shared=True).source.sample(["a"], alpha=0.1, seed=1)
 
 
 def test_a_finished_tokenizer_is_taken_instead_of_training_one(tmp_path: Path):
