@@ -28,11 +28,7 @@ class Input:
 
 
 def require_regular(*paths: Path) -> None:
-    """Refuse to resume with files that cannot be read or written a second time; a file need not exist.
-
-    Raises:
-        UserError: a path is a pipe, a device or a folder.
-    """
+    """Refuse to resume with files that cannot be read or written a second time; a file need not exist."""
     for path in paths:
         if path.exists() and not path.is_file():
             raise UserError(f"--resume needs regular files, and {path} is none: leave out --resume to begin anew")
@@ -67,10 +63,6 @@ def read_corpora(
 
     languages names the languages of a TSV's two columns, with a comma between; option is the option by which the user
     gave the specs, for errors.
-
-    Raises:
-        UserError: the languages are not src_lang and tgt_lang; a corpus does not exist, has no text, or (while the
-            texts are read) is malformed.
     """
     columns = languages.split(",") if languages else []
     if columns and sorted(columns) != sorted([src_lang, tgt_lang]):
@@ -120,11 +112,7 @@ def read_testset(name: str, src_lang: str, tgt_lang: str) -> Input:
 
 
 def require_parallel(files: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Refuse files, given by name and lines, that differ in their numbers of lines.
-
-    Raises:
-        UserError: the numbers differ; the message names every file.
-    """
+    """Refuse files, given by name and lines, that differ in their numbers of lines."""
     if len({len(lines) for _, lines in files}) > 1:
         counts = ", ".join(f"{name} {len(lines):,}" for name, lines in files)
         raise UserError(f"the files have different numbers of lines: {counts}; line i of each must be of the same text")

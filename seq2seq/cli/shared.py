@@ -46,11 +46,7 @@ class Job:
 
 
 def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[Path]:
-    """Return the bundles that a user named; if none, return the newest or the published one and name it on stderr.
-
-    Raises:
-        UserError: a named bundle does not exist, or there is no bundle.
-    """
+    """Return the bundles that a user named; if none, return the newest or the published one and name it on stderr."""
     if given:
         return [find_model(one) for one in given]
     newest = find_model(None)
@@ -63,11 +59,7 @@ def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[P
 
 
 def search_settings(folder: Path, changes: Mapping[str, int | float | None]) -> SearchConfig:
-    """Return the search settings of a bundle or an export with changes, without reading its weights.
-
-    Raises:
-        UserError: the configuration is missing or damaged, or a value is out of range.
-    """
+    """Return the search settings of a bundle or an export with changes, without reading its weights."""
     from seq2seq.settings.bundle import CONFIG, SETTINGS, is_export, read_config
 
     _, config = read_config(folder / (SETTINGS if is_export(folder) else CONFIG))
@@ -112,11 +104,7 @@ def load(
 
 
 def output_settings(engine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of `options.Engine` that outputs depend on; for a shortlist, its digest.
-
-    Raises:
-        UserError: the shortlist cannot be read.
-    """
+    """Return the values of `options.Engine` that outputs depend on; for a shortlist, its digest."""
     values = {**engine, "device": None, "compile": None}  # compiled or not, outputs are the same
     if engine.get("shortlist") is not None:
         from seq2seq.search.shortlist import Shortlist

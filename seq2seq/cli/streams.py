@@ -12,12 +12,7 @@ from seq2seq.errors import UserError
 
 @contextlib.contextmanager
 def standard_streams() -> Iterator[None]:
-    """Read and write UTF-8 during the block, whatever the locale; write all of stdout before its end.
-
-    Raises:
-        UserError: stdout cannot be written, because its disk is full or it is closed.
-        SystemExit: the reader of stdout has ended, as `head` does.
-    """
+    """Read and write UTF-8 during the block, whatever the locale; write all of stdout before its end."""
     for name, mode in (("stdin", "r"), ("stdout", "r"), ("stderr", "w")):  # in the order of their numbers
         if getattr(sys, name) is None:  # closed; else the next file that is opened would get its number
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 (as sys opens it)

@@ -35,11 +35,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
 
 
 def read_vtt(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
-    """Read WebVTT as `read` reads SubRip; a subtitle ends at an empty line, and all else stays, such as comments.
-
-    Raises:
-        UserError: WEBVTT is missing, there is no subtitle, or a time does not have WebVTT's form.
-    """
+    """Read WebVTT as `read` reads SubRip; a subtitle ends at an empty line, and all else stays, such as comments."""
     if not re.match(r"WEBVTT(?=\s|\Z)", text):
         raise UserError("it does not begin with WEBVTT")
     times = _find_times(text, _VTT_TIMES, "00:01.000 --> 00:02.500")

@@ -28,11 +28,7 @@ class Target(Passage):
 
 
 def read_xliff(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
-    """Read the units without a target; units marked translate="no" do not change.
-
-    Raises:
-        UserError: the document is damaged, no XLIFF, or of other languages.
-    """
+    """Read the units without a target; units marked translate="no" do not change."""
     text, encoding = _decode(data)
     root = _parse(text, "xliff")
     is_version_2 = root.attributes.get("version", "").startswith("2")

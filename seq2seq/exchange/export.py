@@ -37,11 +37,7 @@ def export_bundle(bundle: Path, folder: Path, quantization: str = "float32") -> 
 
 
 def require_exportable(model: EncoderDecoder) -> Transformer:
-    """Return the model if it is a complete Transformer.
-
-    Raises:
-        UserError: the model is another network or an ablation; other programs always compute every part.
-    """
+    """Return the model if it is a complete Transformer."""
     if not isinstance(model, Transformer):
         raise UserError(
             f"model.architecture={model.config.architecture}: CTranslate2 and Hugging Face have no such network; "
@@ -53,11 +49,7 @@ def require_exportable(model: EncoderDecoder) -> Transformer:
 
 
 def require_agreement(program: str, bundle: Bundle, compute: Callable[[Example], Tensor]) -> None:
-    """Check that a program computes the scores of an example as the model's present code does.
-
-    Raises:
-        UserError: it gives others, so a part of the model's code was changed.
-    """
+    """Check that a program computes the scores of an example as the model's present code does."""
     example = make_example(bundle.model, bundle.tokenizer.start, EOS)
     if not (agrees(compute(example), example.scores) and is_fused_kernels(attention.attention_weights)):
         raise UserError(
@@ -67,11 +59,7 @@ def require_agreement(program: str, bundle: Bundle, compute: Callable[[Example],
 
 
 def read_card(folder: Path) -> str:
-    """Return a folder's model card, or an empty text if there is none.
-
-    Raises:
-        UserError: the card cannot be read, or is too large.
-    """
+    """Return a folder's model card, or an empty text if there is none."""
     path = folder / CARD
     try:
         return read_bounded(path, _MAX_CARD).decode(errors="replace") if path.is_file() else ""
@@ -83,9 +71,6 @@ def write_card(bundle: Path, draft: Path, library: str, usage: str) -> None:
     """Write the bundle's model card with another library's name, usage and limits instead of this program's.
 
     usage is the card's first section, in Markdown.
-
-    Raises:
-        UserError: the bundle's card cannot be read, or is too large.
     """
     introduction, heading, rest = read_card(bundle).partition("\n## ")
     introduction = introduction.replace("library_name: seq2seq", f"library_name: {library}")

@@ -91,9 +91,6 @@ def cached_import(source: str, cache: str | None) -> Path:
     """Return the folder of a Marian model's bundle in the cache; import the model first if the cache lacks it.
 
     cache is the setting data.cache.
-
-    Raises:
-        UserError: for the reasons of `import_huggingface`.
     """
     files = fetch(source)
     names = (CONFIG, *FILES, WEIGHTS, PICKLED)

@@ -34,11 +34,7 @@ class Special(NamedTuple):
 
 
 def read_tokenizers(folder: Path, generation: Mapping[str, Any], *, is_shared: bool) -> Tokenizers:
-    """Read the tokenizers of both sides; generation holds the values of generation_config.json.
-
-    Raises:
-        UserError: a file is missing or damaged, or generation asks for a search that is impossible or not supported.
-    """
+    """Read the tokenizers of both sides; generation holds the values of generation_config.json."""
     settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
     special = Special(*(_text_of(settings.get(f"{key}_token"), value) for key, value in Special()._asdict().items()))
     if len(set(special)) < len(special):
@@ -85,11 +81,7 @@ def write_tokenizers(folder: Path, tokenizers: Tokenizers, src_lang: str, tgt_la
 
 
 def read_json(path: Path, max_bytes: int = _MAX_SETTINGS) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        UserError: the file is missing, damaged or too large.
-    """
+    """Read a JSON object."""
     content = _read(path, max_bytes)
     try:
         values = json.loads(content)

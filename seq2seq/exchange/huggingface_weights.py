@@ -92,9 +92,6 @@ def from_marian_weights(
     """Return the weights of a model, on the CPU in float32, made from Marian's.
 
     With an imported tokenizer, the rows of `state` follow the ids that it was imported with.
-
-    Raises:
-        KeyError: a weight is missing.
     """
     weights, channels = model.state_dict(), _channel_order(model.config.d_model).argsort()
     ids = _id_orders(tokenizer)
@@ -154,11 +151,7 @@ def _is_weight(name: object, weight: object, max_bytes: int) -> bool:
 
 
 def drop_fixed_positions(folder: Path, state: dict[str, Tensor], d_model: int) -> None:
-    """Remove the tables of sinusoidal positions from the weights, if present.
-
-    Raises:
-        UserError: a table is not sinusoidal, for example because its positions are learned.
-    """
+    """Remove the tables of sinusoidal positions from the weights, if present."""
     for name in _POSITIONS:
         if (table := state.pop(name, None)) is None:
             continue
@@ -169,11 +162,7 @@ def drop_fixed_positions(folder: Path, state: dict[str, Tensor], d_model: int) -
 
 
 def drop_tied_copies(folder: Path, state: dict[str, Tensor], *, is_shared: bool) -> None:
-    """Keep one copy of an embedding that is stored under several names, under the name that `pairings` uses.
-
-    Raises:
-        UserError: the copies differ.
-    """
+    """Keep one copy of an embedding that is stored under several names, under the name that `pairings` uses."""
     groups = [(_SHARED, _OUTPUT, _ENCODER, _DECODER)] if is_shared else [(_DECODER, _OUTPUT), (_ENCODER,)]
     for names in groups:
         stored = [name for name in names if name in state]
@@ -186,11 +175,7 @@ def drop_tied_copies(folder: Path, state: dict[str, Tensor], *, is_shared: bool)
 
 
 def require_weights(folder: Path, state: Mapping[str, Tensor], model: Transformer) -> None:
-    """Check that Marian's weights belong to our network, and so to its vocabulary, and that their values are finite.
-
-    Raises:
-        UserError: a weight is missing, is unknown, has another shape, or has a value that is no finite number.
-    """
+    """Check that Marian's weights belong to our network, and so to its vocabulary, and that their values are finite."""
     if BIAS in state and tuple(state[BIAS].shape) != (1, model.vocab_size):
         message = f"{BIAS} is {tuple(state[BIAS].shape)}, and the vocabulary has {model.vocab_size:,} subwords"
         raise UserError(f"{folder}: {message}: they belong to different models")

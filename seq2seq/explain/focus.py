@@ -16,9 +16,6 @@ def find_focus(translator: Translator, sources: Sequence[str], hypotheses: Seque
     """Return measures of the aligning layer's attention while a model reads given translations.
 
     The result is None for a pair with a side that is empty or longer than MAX_TOKENS.
-
-    Raises:
-        UserError: the model has no attention to the source, or one pair alone does not fit into memory.
     """
     engine = translator.engine
     if not (isinstance(engine, ScoringEngine) and engine.can_align):

@@ -11,11 +11,7 @@ PARTS = ("encoder", "decoder", "cross")  # self-attention of the encoder and of 
 
 
 def require_transformer(translator: Translator) -> tuple[Engine, Transformer]:
-    """Return the engine and its only model, which has heads.
-
-    Raises:
-        UserError: the engine is not PyTorch's, or it does not have one Transformer.
-    """
+    """Return the engine and its only model, which has heads."""
     engine, model = require_engine(translator)
     if not isinstance(model, Transformer):
         raise UserError(f"only a Transformer has heads: this is model.architecture={model.config.architecture}")
@@ -34,9 +30,6 @@ def find_heads(
         head: number of the only head in each layer; None: all heads.
         name: what the user named, for errors.
         first: number of the first layer and of the first head.
-
-    Raises:
-        UserError: there is no such part, layer or head.
     """
     if part not in PARTS:
         raise UserError(f"part={part!r} is not known: choose from {', '.join(PARTS)}")

@@ -126,10 +126,6 @@ def beam_steps(translator: Translator, source: str, settings: SearchConfig | Non
         (the id of the hypothesis that the candidate continues; None: the empty hypothesis); piece (its last subword);
         text (of all its subwords); log_prob (of the last subword, nats); score (sum of log-probabilities, nats); and
         fate: "kept", "finished", or "dropped" if its rank is too low or it can no longer win.
-
-    Raises:
-        UserError: the sentence is empty or too long, the engine does not expose its steps, or the settings ask for
-            another kind of search.
     """
     engine, _ = require_engine(translator)
     settings = translator.search if settings is None else settings

@@ -99,11 +99,7 @@ def words_of(ids: Sequence[int], tokenizer: Tokenizer, marks: Set[int]) -> list[
 
 
 def encode_sentence(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
-    """Return the ids of a text, without EOS; `name` names the text in errors.
-
-    Raises:
-        UserError: the text is empty or too long.
-    """
+    """Return the ids of a text, without EOS; `name` names the text in errors."""
     (ids,) = tokenizer.encode([text])
     if not ids:
         raise UserError(f"the {name} is empty: give one with words")

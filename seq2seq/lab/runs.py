@@ -63,11 +63,7 @@ class Lab:
 
 
 def read_lab(folder: Path, expected: Sequence[str]) -> Lab:
-    """Read every run in the folder; a missing experiment or seed of the expected experiments is a problem.
-
-    Raises:
-        UserError: there is no such folder, or no run in it.
-    """
+    """Read every run in the folder; a missing experiment or seed of the expected experiments is a problem."""
     if not folder.is_dir():
         raise UserError(f"--runs {folder} is no folder: make the runs first (docs/lab.md has the commands)")
     runs, problems = [], []

@@ -100,11 +100,7 @@ class Verdict:
 
 
 def read_claims() -> list[Claim]:
-    """Return the claims in the order of the report, with their texts from conf/experiment/lab/.
-
-    Raises:
-        UserError: there is no such folder.
-    """
+    """Return the claims in the order of the report, with their texts from conf/experiment/lab/."""
     folder, claims = home() / "conf" / "experiment" / "lab", []
     if not folder.is_dir():
         raise UserError(f"there is no {folder}: set the environment's SEQ2SEQ_HOME to the project's folder")
@@ -116,11 +112,7 @@ def read_claims() -> list[Claim]:
 
 
 def judge(claim: Claim, lab: Lab) -> Verdict | None:
-    """Return the verdict of the runs on a claim, or None if one of the two experiments has no run.
-
-    Raises:
-        UserError: SciPy is not installed (extra `lab`).
-    """
+    """Return the verdict of the runs on a claim, or None if one of the two experiments has no run."""
     ours, theirs = ([getattr(run, claim.measure) for run in lab.of(name)] for name in (claim.experiment, claim.against))
     if not ours or not theirs:
         return None

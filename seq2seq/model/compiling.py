@@ -22,11 +22,7 @@ _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math")
 
 
 def load_library() -> ctypes.CDLL:
-    """Load the compiled code from the cache, or compile it; a process tries this only once.
-
-    Raises:
-        UserError: there is no C compiler, or it fails.
-    """
+    """Load the compiled code from the cache, or compile it; a process tries this only once."""
     library = library_or_error()
     if isinstance(library, UserError):
         raise library

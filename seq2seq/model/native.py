@@ -37,11 +37,7 @@ SPARE_STEPS = 32  # slots for this many steps are added at first and after every
 
 
 def require_compilable(model: EncoderDecoder, dtype: torch.dtype) -> Transformer:
-    """Return the model, unless the compiled step does not compute it.
-
-    Raises:
-        UserError: the model is no Transformer in float32 on the CPU, or a part of it was replaced.
-    """
+    """Return the model, unless the compiled step does not compute it."""
     if type(model) is not Transformer:
         raise UserError("--compile on is for Transformers, and this model is none: leave it out")
     weights = {(weight.device.type, weight.dtype) for weight in model.parameters()}
@@ -148,11 +144,7 @@ class NativeDecoder:
     """
 
     def __init__(self, model: Transformer) -> None:
-        """Lay out the present weights of a model that `require_compilable` accepts.
-
-        Raises:
-            UserError: there is no C compiler, or it fails.
-        """
+        """Lay out the present weights of a model that `require_compilable` accepts."""
         self.block, self.model = load_library().block_size(), model
         self.embedding, self.vocab_size = model.embedding.weight.detach().float().contiguous(), model.vocab_size
         self.layers = [self._lay_out(layer) for layer in model.decoder_layers]

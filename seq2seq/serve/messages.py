@@ -175,12 +175,7 @@ def body_of(shape: type[BaseModel]) -> dict[str, Any]:
 
 
 async def read_request(request: Request, shape: type[AnyRequest], limits: Limits) -> AnyRequest:
-    """Read a request from its body within the limits of size and time, and check its fields.
-
-    Raises:
-        HTTPException: the body is too large, too slow, in another encoding than UTF-8, or malformed.
-        ClientDisconnect: the client has disconnected.
-    """
+    """Read a request from its body within the limits of size and time, and check its fields."""
     _, parameters = parse_options_header(request.headers.get("content-type"))
     if parameters.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):  # some of Python's codecs are slow
         raise HTTPException(415, "Invalid request: send it in UTF-8", {"Connection": "close"})

@@ -152,11 +152,7 @@ class Service:
 
     @contextmanager
     def explanation_slot(self) -> Iterator[None]:
-        """Count an explanation until the client has received the answer.
-
-        Raises:
-            OverloadedError: the number of explanations has reached its limit.
-        """
+        """Count an explanation until the client has received the answer."""
         if self.explanations >= self.limits.explanations:
             raise OverloadedError("too many explanations are requested or being sent", self.retry_after)
         self.explanations += 1
@@ -166,11 +162,7 @@ class Service:
             self.explanations -= 1
 
     async def explain_as_json(self, options: ExplainOptions) -> bytes:
-        """Return an explanation as JSON.
-
-        Raises:
-            UserError: the explanation is not possible, or too large.
-        """
+        """Return an explanation as JSON."""
         async with self._one_explanation:
             return await self.worker.run(self._to_json, options, kind=Kind.DOCUMENT)
 

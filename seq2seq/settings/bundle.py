@@ -182,11 +182,7 @@ def _is_finite(value: object) -> bool:
 
 
 def without_retired(search: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return search settings without those that older versions wrote and this one lacks; errors use the path.
-
-    Raises:
-        UserError: one of them is not off.
-    """
+    """Return search settings without those that older versions wrote and this one lacks; errors use the path."""
     for key, off in _RETIRED.items():
         if (value := search.get(key, off)) != off and off is not None:
             advice = f"set it to {off} there, or use the version that wrote it"

@@ -41,11 +41,7 @@ def require_at_least(key: str, value: float | int, minimum: float | int) -> None
 
 
 def check_choices(section: str, settings: object, **choices: tuple[str, ...]) -> None:
-    """Refuse values of settings that are not among their choices.
-
-    Raises:
-        UserError: there is such a value.
-    """
+    """Refuse values of settings that are not among their choices."""
     for name, known in choices.items():
         require_choice(section + name, getattr(settings, name), known)
 

@@ -118,11 +118,7 @@ def _require_bundled(config: Config) -> None:
 
 
 def from_hydra(cfg: DictConfig) -> Config:
-    """Return a configuration with the types of `Config` as checked dataclasses.
-
-    Raises:
-        UserError: a value is missing or out of its range; the message names the key.
-    """
+    """Return a configuration with the types of `Config` as checked dataclasses."""
     try:
         for key, value in _lists(OmegaConf.to_container(cfg, resolve=True)):
             if any(isinstance(item, dict | list) for item in value):  # Hydra allows such lists

@@ -144,11 +144,7 @@ def plan_batches(
 
 
 def count_batches(pairs: Pairs, max_tokens: int, draws: Integer[np.ndarray, " draws"] | None = None) -> int:
-    """Return the exact number of batches of `plan_batches` for these draws, or for all pairs, without planning.
-
-    Raises:
-        UserError: one pair alone is longer than max_tokens.
-    """
+    """Return the exact number of batches of `plan_batches` for these draws, or for all pairs, without planning."""
     keys = _length_keys(pairs.lengths, max_tokens, draws)
     keys.sort()
     return sum(1 for _ in _batch_ends(keys, _base(pairs.lengths, max_tokens), max_tokens))
@@ -199,11 +195,7 @@ def _batch_ends(keys: Int64[np.ndarray, " pairs"], base: int, max_tokens: int) -
 
 
 def require_budget(max_tokens: int, width: int) -> None:
-    """Check that a batch of max_tokens positions can hold a pair of this width (tokens, special ids included).
-
-    Raises:
-        UserError: it cannot.
-    """
+    """Check that a batch of max_tokens positions can hold a pair of this width (tokens, special ids included)."""
     if width > max_tokens:
         raise UserError(
             f"training.max_tokens={max_tokens} is less than one sentence pair of {width} tokens: "
@@ -216,9 +208,6 @@ def even_out(plan: BatchPlan, multiple: int) -> BatchPlan:
 
     Only the end of an epoch depends on `multiple`, that is, on the number of ranks. The n batches become m, the next
     multiple, and hold n / m as many pairs on average.
-
-    Raises:
-        UserError: there are too few sentence pairs for so many batches.
     """
     spans = plan.spans
     while missing := -len(spans) % multiple:

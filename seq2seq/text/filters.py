@@ -42,11 +42,7 @@ class Cleaner:
     """Normalises pairs, drops the pairs that fail a check, and counts every drop by its reason."""
 
     def __init__(self, config: DataConfig) -> None:
-        """Store the limits of the settings.
-
-        Raises:
-            UserError: the language filter is on, and its package is missing or does not know a language.
-        """
+        """Store the limits of the settings."""
         self._config = config
         self._languages = LanguageCheck(config) if config.language_filter else None
 
@@ -139,11 +135,7 @@ class LanguageCheck:
 
 
 def identifier_version() -> str:
-    """Return the name and the version of the package that identifies languages.
-
-    Raises:
-        UserError: the package is not installed.
-    """
+    """Return the name and the version of the package that identifies languages."""
     try:
         return f"{_PACKAGE} {metadata.version(_PACKAGE)}"
     except metadata.PackageNotFoundError as error:

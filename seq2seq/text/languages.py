@@ -92,11 +92,7 @@ def warn_of_target(texts: Sequence[str], src_lang: str, tgt_lang: str, hint: str
 
 
 def check_sides(corpus: Corpus, data: DataConfig) -> None:
-    """Warn if a corpus begins with a header, or has the same language on both sides.
-
-    Raises:
-        UserError: each side is in the language of the other side, or the corpus cannot be read.
-    """
+    """Warn if a corpus begins with a header, or has the same language on both sides."""
     pairs = _sample(corpus)
     if not pairs:
         return

@@ -244,11 +244,7 @@ class VocabularySizeError(UserError):
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Learn a subword vocabulary of config.vocab_size ids from normalised texts; equal texts give equal bytes.
-
-    Raises:
-        UserError: there is no text, or the vocabulary is larger than the texts can fill or smaller than they need.
-    """
+    """Learn a subword vocabulary of config.vocab_size ids from normalised texts; equal texts give equal bytes."""
     settled = settle(config)
     model, sample = io.BytesIO(), _sample(filter(None, texts), config.input_sentence_size)
     try:

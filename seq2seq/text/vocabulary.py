@@ -210,9 +210,6 @@ def learn_tokenizers(
     """Load the tokenizers that config.model names, or train one on both sides of the pairs or one on each side.
 
     `pairs` is called for each tokenizer. automatic_size is the size of a vocabulary whose configured size is `auto`.
-
-    Raises:
-        UserError: `load_tokenizers` or `train_tokenizer` raised it, or a loaded tokenizer lacks config.user_symbols.
     """
     if config.model is not None:
         tokenizers = load_tokenizers(expand_user(config.model))

@@ -117,11 +117,7 @@ class Budget(Timer):
         return bool(number)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        """Log what the run has saved after a second signal; raise an error if another process died.
-
-        Raises:
-            UserError: the connection to another process broke; Lightning itself would wait for that process.
-        """
+        """Log what the run has saved after a second signal; raise an error if another process died."""
         if trainer.world_size > 1 and isinstance(exception, RuntimeError) and _LOST.search(str(exception)):
             raise UserError(
                 f"another process of this run has died ({str(exception).splitlines()[0][:100]}): "

@@ -22,9 +22,6 @@ def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
     """Return the newest whole checkpoint of a run's folder, last or best, and its values (tensors on the meta device).
 
     Newer ones that cannot be used, damaged, forged or of another program, are skipped with a warning and renamed.
-
-    Raises:
-        UserError: there is no checkpoint, or none can be used.
     """
     paths = list_resumable(folder / "checkpoints", also_damaged=True)
     if not paths:
@@ -59,12 +56,7 @@ def set_aside(path: Path) -> None:
 
 
 def read_checkpoint(path: Path, device: str = "meta") -> dict[str, Any]:
-    """Return a checkpoint's values after checking its bytes; on the meta device, tensors stay on the disk.
-
-    Raises:
-        DamagedError: the file is truncated, or its bytes differ from those that were written.
-        UserError: the file holds more than plain values.
-    """
+    """Return a checkpoint's values after checking its bytes; on the meta device, tensors stay on the disk."""
     values = read_pickled(path, device)
     record = values.get(RECORD) if isinstance(values, dict) else None
     if not isinstance(record, dict) or not all(isinstance(record.get(key), dict) for key in ("corpora", "settings")):
@@ -91,11 +83,7 @@ def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:
 
 
 def require_same_run(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to resume with other texts or with settings that would make other batches.
-
-    Raises:
-        UserError: a text or a setting has changed; the message names it.
-    """
+    """Refuse to resume with other texts or with settings that would make other batches."""
     for name in sorted(then["corpora"].keys() | now["corpora"].keys()):
         was, found = then["corpora"].get(name), now["corpora"].get(name)
         if was != found:

@@ -219,11 +219,7 @@ class Checkpoints(Checkpoint):
         checkpoint[RECORD] = {**self.record, **shares(trainer), "validation_pending": self._pending}
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Convert Lightning's counters to another number of ranks; note a validation that is still due.
-
-        Raises:
-            UserError: an update has another number of batches than before.
-        """
+        """Convert Lightning's counters to another number of ranks; note a validation that is still due."""
         record, now = checkpoint[RECORD], shares(trainer)
         if record["ranks"] * record["accumulate"] != now["ranks"] * now["accumulate"]:
             theirs, total = record["ranks"] * record["accumulate"], now["ranks"]

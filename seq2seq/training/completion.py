@@ -68,12 +68,7 @@ class TrainingEnd:
 
 
 def complete_run(config: Config, folder: Path, data: PreparedData, training: TrainingEnd) -> None:
-    """Write the model, test it, and write the scores.
-
-    Raises:
-        StoppedError: a signal ended the training, which leaves little time; the best model so far is written.
-        UserError: all checkpoints are damaged, or a file cannot be written.
-    """
+    """Write the model, test it, and write the scores."""
     console = Console(stderr=True)
     if training.stopped_by:
         save_best(config, folder, data, training)
@@ -125,9 +120,6 @@ def save_best(config: Config, folder: Path, data: PreparedData, training: Traini
     """Write the model of a run that goes on: its best weights so far, or the last ones before its first validation.
 
     A complete run that was given more updates keeps its measured model, to which results.json belongs.
-
-    Raises:
-        UserError: all checkpoints are damaged, or the model cannot be written.
     """
     if not (folder / "results.json").exists():
         bundle, names = shipped_bundle(config, folder, data, training, "best")

@@ -83,11 +83,7 @@ def find_existing(config: Config, runs: Path) -> bool:
 
 
 def is_done(config: Config, folder: Path, checkpoint: Path | None = None) -> bool:
-    """Return whether a run has nothing left to do by these settings, and log it and how to extend the run.
-
-    Raises:
-        UserError: the whole checkpoint that the run goes on from has more updates than trainer.max_steps.
-    """
+    """Return whether a run has nothing left to do by these settings, and log it and how to extend the run."""
     steps = config.trainer.max_steps
     if state_of(folder, config) == COMPLETE:
         updates, limits = read_results(folder)["updates"], flatten(config)

@@ -77,9 +77,6 @@ def make_model(config: Config, sizes: Sizes, *, resumed: bool) -> EncoderDecoder
     """Return the model to train: random weights or those of config.init.
 
     A resumed run's weights come from its checkpoint, so config.init is not read again.
-
-    Raises:
-        UserError: the bundle is missing or damaged.
     """
     model = build_model(config.model, *sizes)
     if config.init is not None and not resumed:

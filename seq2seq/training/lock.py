@@ -8,11 +8,7 @@ _ADVICE = "wait for it, stop it, or choose another name="
 
 
 def lock_folder(folder: Path) -> None:
-    """Lock the folder for this process, until `release_folder` or the end of the process.
-
-    Raises:
-        UserError: another process holds the lock; the message names the process's number and machine.
-    """
+    """Lock the folder for this process, until `release_folder` or the end of the process."""
     if not is_held(folder):
         locks.lock(folder / "lock", f"{folder} is being trained in", _ADVICE)
 

@@ -25,11 +25,7 @@ IDS = "loggers.json"
 
 
 def make_loggers(config: Config, folder: Path) -> list[Logger]:
-    """Return the run's loggers, metrics.csv first; Weights & Biases and MLflow only in the first process.
-
-    Raises:
-        UserError: a server cannot be used, or the ids in the folder are damaged.
-    """
+    """Return the run's loggers, metrics.csv first; Weights & Biases and MLflow only in the first process."""
     loggers: list[Logger] = [continued_table(folder)]  # only the first process writes to it
     if config.logger.tensorboard:
         threading.excepthook = _print_unless_raised_again

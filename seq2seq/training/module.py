@@ -132,9 +132,6 @@ class TranslationModule(L.LightningModule):
 
         Training then continues from the weights themselves: the optimizer's state belongs to them, and a run that never
         had an average has no other weights.
-
-        Raises:
-            UserError: the checkpoint was written with other model settings, another optimizer or another tokenizer.
         """
         newer = {**asdict(ModelConfig()), "training.optimizer": "adamw"}  # settings that older checkpoints lack
         theirs = newer | checkpoint.get("belongs_to", {})
@@ -224,11 +221,7 @@ class TranslationModule(L.LightningModule):
         torch._foreach_mul_(gradients, scale)  # pyright: ignore[reportPrivateImportUsage]
 
     def require_finite(self) -> None:
-        """Check that the last update's gradient is finite, so that no broken update is saved.
-
-        Raises:
-            UserError: the last update's gradient was infinite or not a number.
-        """
+        """Check that the last update's gradient is finite, so that no broken update is saved."""
         if self.grad_norm is not None and not bool(torch.isfinite(self.grad_norm)):
             raise UserError(
                 f"the loss is not a number at update {self.global_step}: training stops, the last checkpoint is good. "

@@ -141,11 +141,7 @@ def forget_after(path: Path, step: int, *, validated: bool) -> None:
 
 
 def read_table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
-    """Return the columns, and the rows before the first damaged place; bytes that are not UTF-8 are kept.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return the columns, and the rows before the first damaged place; bytes that are not UTF-8 are kept."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file", str(path))  # a pipe would wait
     names: Sequence[str] = ()

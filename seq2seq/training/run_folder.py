@@ -110,22 +110,14 @@ def _remove(folder: Path, patterns: Iterable[str]) -> None:
 
 
 def write_config(config: Config, folder: Path) -> None:
-    """Write all settings to config.yaml.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Write all settings to config.yaml."""
     text = yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
     with _writing(folder):
         write_text(folder / "config.yaml", text)
 
 
 def point_latest(folder: Path) -> None:
-    """Point runs/latest at a run that is about to train.
-
-    Raises:
-        UserError: the link cannot be written.
-    """
+    """Point runs/latest at a run that is about to train."""
     link = folder.parent / "latest"
     with _writing(link):
         point(link, folder.name)

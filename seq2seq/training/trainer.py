@@ -27,9 +27,6 @@ def make_trainer(
     """Return Lightning's Trainer with this run's callbacks and loggers; its checkpoints hold the record.
 
     With updates_per_epoch the log counts epochs.
-
-    Raises:
-        UserError: a logger cannot be used.
     """
     settings = config.trainer
     warnings.filterwarnings("ignore", "Experiment logs directory")
