@@ -15,7 +15,7 @@ from seq2seq.errors import UserError
 COMMANDS = (
     "training", "profile", "rival", "speedrun", "decoding", "equality", "workers", "files", "serving",
     "attention", "transfers", "kernels", "shapes", "importing", "pipelines", "argos", "browser",
-    "scale", "slopes", "starts", "documents", "modifiers", "masks", "typed", "sentences", "invented", "groups",
+    "slopes", "starts", "documents", "modifiers", "masks", "typed", "sentences", "invented", "groups",
 )  # fmt: skip
 
 

@@ -2,22 +2,18 @@
 
 import logging
 
-from seq2seq.cli import options, shared
+from seq2seq.cli import options
 from seq2seq.cli.runs import size
 
 
-def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> None:
+def prepare(overrides: options.Overrides = None) -> None:
     """Prepare text before training: clean, find duplicates and overlap, learn the vocabulary, tokenise.
 
     [bold]seq2seq prepare experiment=tatoeba_cpu data.root=FOLDER data.num_proc=4[/bold]   then train.py with the
     same settings
 
-    [bold]seq2seq prepare --ray auto data=files 'data.train=["corpora/*.tsv"]'[/bold]   on the Ray cluster that runs
-    here
-
     The settings are train.py's, group=option and key=value; only data, tokenizer and init matter. train.py
-    with the same settings finds the result in data.cache. The same command resumes a killed preparation. With
-    --ray, texts and data.cache must be in folders that every node sees.
+    with the same settings finds the result in data.cache.
     """
     from rich.console import Console
 
@@ -39,7 +35,7 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:
-        prepared = prepare_text(config.data, config.tokenizer, shared.ray_workers(ray))
+        prepared = prepare_text(config.data, config.tokenizer)
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)

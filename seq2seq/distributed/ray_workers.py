@@ -3,7 +3,6 @@
 import logging
 import pickle
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, cast
 
@@ -14,7 +13,6 @@ from seq2seq.errors import UnfinishedError, UserError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-_AHEAD = 1000  # tasks of `map` that the cluster holds
 _QUEUED = 2  # tasks that an actor holds: the next one begins while this program does something else
 _RETRIES = 3  # of a task whose process or machine died
 _END = object()
@@ -24,13 +22,7 @@ _SHOWN = 200  # characters of a Ray error that a message quotes
 
 
 class RayWorkers:
-    """Maps functions over tasks on a Ray cluster; results come in the order of the tasks.
-
-    Attributes:
-        size: number of CPUs in the cluster.
-    """
-
-    size = 1
+    """Maps functions over tasks on a Ray cluster; results come in the order of the tasks."""
 
     def __init__(self, address: str) -> None:
         """Take a cluster's address, "auto" for the cluster that runs here, or "local" to start a cluster here."""
@@ -56,27 +48,11 @@ class RayWorkers:
                 raise UserError(
                     f"--ray {self.address}: no Ray cluster there ({_shown(error)}); try --ray local"
                 ) from error
-        self.size = max(1, int(ray.cluster_resources().get("CPU", 1)))
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._started:
             ray.shutdown()
-
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Apply a module-level function to the tasks.
-
-        Raises:
-            UnfinishedError: the cluster or the function failed.
-            UserError: the function raised it.
-        """
-        call = cast(Any, ray.remote)(num_cpus=1, max_retries=_RETRIES)(_call)
-        waiting: deque[Any] = deque()
-        for task in tasks:
-            waiting.append(call.remote(function, pickle.dumps(task)))
-            if len(waiting) >= _AHEAD:
-                yield _take(waiting.popleft())
-        yield from map(_take, waiting)
 
     def map_with(
         self,
@@ -87,9 +63,13 @@ class RayWorkers:
         num_cpus: int,
         num_gpus: int = 0,
     ) -> Iterator[Result]:
-        """Apply a function to the tasks as `map` does; `make` makes the function once in each of `workers` actors.
+        """Apply a function to the tasks; `make` makes the function once in each of `workers` actors.
 
         A task goes to the first actor that is free. An actor for which the cluster has no room gets none.
+
+        Raises:
+            UnfinishedError: the cluster or the function failed.
+            UserError: the function raised it.
         """
         remaining, submitted, position = iter(tasks), 0, 0
         retries = {"max_restarts": _RETRIES, "max_task_retries": _RETRIES}
@@ -108,10 +88,6 @@ class RayWorkers:
             while position in results:
                 yield _take(results.pop(position))
                 position += 1
-
-
-def _call(function: Callable[[Any], Any], task: bytes) -> bytes:
-    return _Work(lambda: function).run(task)
 
 
 def _take(reference: Any) -> Any:

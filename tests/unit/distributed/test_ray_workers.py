@@ -14,9 +14,6 @@ from seq2seq.cli.shared import ray_workers
 from seq2seq.distributed import bulk
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.files import count_lines
-from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text import shards
-from seq2seq.text.prepare import prepare
 
 if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers
@@ -27,21 +24,15 @@ pytestmark = [
 ]
 
 
-def test_results_come_in_order(workers: "RayWorkers"):
-    assert workers.size == 2
-    assert list(workers.map(operator.neg, range(5))) == [0, -1, -2, -3, -4]
-    assert list(workers.map(operator.neg, [])) == []
-
-
 def test_a_mistake_is_one_line_and_a_failure_can_be_gone_on_from(
     workers: "RayWorkers", tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     (tmp_path / "a").write_bytes(b"x\n\xff\n")
     with pytest.raises(UserError, match=r"a:2 is not UTF-8 \(byte 0xff at column 1\)"):
-        list(workers.map(count_lines, [tmp_path / "a"]))
+        list(workers.map_with(lambda: count_lines, [tmp_path / "a"], workers=1, num_cpus=0))
     message = r"^the Ray job failed \(FileNotFoundError: .*nowhere'\): the same command goes on from what is done$"
     with pytest.raises(UnfinishedError) as failed:
-        list(workers.map(os.remove, [tmp_path / "nowhere"]))
+        list(workers.map_with(lambda: os.remove, [tmp_path / "nowhere"], workers=1, num_cpus=0))
     assert re.match(message, str(failed.value))
     assert "Traceback" in failed.value.__notes__[0]  # for --debug
     assert capfd.readouterr().err == ""
@@ -78,29 +69,8 @@ def test_a_worker_that_dies_is_replaced(workers: "RayWorkers", tmp_path: Path):
             os._exit(1)
         return number
 
-    for results in (
-        workers.map(die_once, range(9)),
-        workers.map_with(lambda: die_once, range(9), workers=2, num_cpus=1),
-    ):
-        assert list(results) == list(range(9))
-        (tmp_path / "died").unlink()
-
-
-def test_preparation_gives_the_bytes_of_one_process(
-    workers: "RayWorkers", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(shards, "SHARD", 100)
-    pairs = [(f"line {i} of {i % 7}", f"línea {i} de {i % 7}") for i in range(250)]
-    for name, some in (("a", pairs), ("b", [*pairs[200:], ("", "x"), *((f"{s}!", t) for s, t in pairs[:40])])):
-        (tmp_path / f"{name}.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in some))
-    data = DataConfig(root=str(tmp_path), train=["a.tsv", "b.tsv"], held_out=10)
-    files = []
-    for name, who in (("here", None), ("ray", workers)):
-        monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / name))
-        folder = prepare(data, TokenizerConfig(vocab_size=282), who).folder
-        files.append({path.name: path.read_bytes() for path in folder.iterdir()})
-    assert files[0] == files[1]
-    assert b'"duplicate": 50' in files[0]["report.json"]
+    assert list(workers.map_with(lambda: die_once, range(9), workers=2, num_cpus=1)) == list(range(9))
+    assert (tmp_path / "died").exists()
 
 
 def test_bulk_translation_by_actors_is_that_of_one_process(workers: "RayWorkers", tmp_path: Path, bundle_folder: Path):
@@ -146,16 +116,9 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
         ray_workers("local")
 
 
-def test_the_commands_work_on_a_cluster(workers: "RayWorkers", seq2seq: Any, tmp_path: Path, bundle_folder: Path):
+def test_the_command_works_on_a_cluster(workers: "RayWorkers", seq2seq: Any, tmp_path: Path, bundle_folder: Path):
     (tmp_path / "mono.en").write_text("The cat sees.\n\nA dog.\n")
     words = ("--model", bundle_folder, "--input", tmp_path / "mono.en", "--output", tmp_path / "out", "--ray", "auto")
     status, _, err = seq2seq("bulk-translate", *words, "--device", "cpu")
     assert status == 0, err
     assert (tmp_path / "out" / "mono.en").read_text().count("\n") == 3
-    text = "".join(f"Sentence {i} of {i % 9}.\tFrase {i} de {i % 9}.\n" for i in range(200))
-    (tmp_path / "train.tsv").write_text(text)
-    settings = ("data=files", f"data.root={tmp_path}", "data.train=[train.tsv]", "data.held_out=10")
-    cache = f"data.cache={tmp_path / 'cache'}"
-    status, out, err = seq2seq("prepare", *settings, f"init={bundle_folder}", cache, "--ray", "auto")
-    assert status == 0, err
-    assert "pairs: train 180, validation 10, held_out 10" in out
