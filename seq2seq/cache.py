@@ -4,7 +4,6 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -18,7 +17,6 @@ from seq2seq.drafts import draft_of
 from seq2seq.errors import UnfinishedError, UserError
 
 logger = logging.getLogger(__name__)
-WORK = "work"  # folder with the results of steps, beside the draft of the whole result
 MANIFEST = "manifest.json"
 _VALUE = "value.json"
 _TICK = 2 * 10**9  # ns: the coarsest resolution of the times of file systems
@@ -27,9 +25,7 @@ _TICK = 2 * 10**9  # ns: the coarsest resolution of the times of file systems
 def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     """Return root/key, built if it is absent or damaged; of several processes, one builds and the others wait.
 
-    A complete cache folder works on a read-only disk. build writes files into the folder that it is given. build may
-    also call `run_step` for folders in the folder WORK beside that folder: results of steps survive if the process is
-    killed, and are removed when the cache folder is complete.
+    A complete cache folder works on a read-only disk. build writes files into the folder that it is given.
 
     Raises:
         UserError: the folder cannot be read or written, or build raised the error.
@@ -38,43 +34,20 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     if is_complete(folder):
         with suppress(OSError):
             os.utime(folder)  # the time of the last use, for `find -mtime`
-        if _unfinished(folder).exists():  # a process was killed between the rename and the end
-            with suppress(OSError, NotImplementedError), FileLock(root / f"{key}.lock", timeout=0):
-                shutil.rmtree(_unfinished(folder))
         return folder
     try:
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / f"{key}.lock"):
             if not is_complete(folder):  # otherwise another process has built it meanwhile
-                _make(folder, build)
+                if folder.exists():
+                    logger.warning("the cache entry %s is damaged: preparing it again", folder)
+                write_complete(folder, build)
     except (OSError, NotImplementedError) as error:  # the second: the file system has no locks
         raise UserError(
             f"data.cache={root} cannot be used ({getattr(error, 'strerror', None) or error}): "
             "set data.cache or the environment's SEQ2SEQ_CACHE to a folder that can be written"
         ) from error
     return folder
-
-
-def _unfinished(folder: Path) -> Path:
-    """Return the folder in which a folder of the cache is built."""
-    return folder.with_name(f".{folder.name}.building")
-
-
-def _make(folder: Path, build: Callable[[Path], None]) -> None:
-    if folder.exists():
-        logger.warning("the cache entry %s is damaged: preparing it again", folder)
-        shutil.rmtree(folder)
-    unfinished = _unfinished(folder)
-    try:
-        if not is_complete(unfinished / "result"):  # otherwise a process was killed before the last step
-            write_complete(unfinished / "result", build)
-    except UserError as error:
-        if not isinstance(error, UnfinishedError):  # the input must change, so nothing can be resumed
-            shutil.rmtree(unfinished, ignore_errors=True)  # on a cluster, other processes may still write into it
-        raise
-    shutil.rmtree(unfinished / WORK, ignore_errors=True)  # before the rename: after it, no process would remove WORK
-    (unfinished / "result").rename(folder)
-    shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def digest_files(paths: Iterable[Path]) -> list[str]:
@@ -143,11 +116,6 @@ def run_step(folder: Path, build: Callable[[Path], Any]) -> Any:
     """
     if not is_complete(folder):
         write_complete(folder, lambda draft: write_json(draft / _VALUE, build(draft)))
-    return value_of(folder)
-
-
-def value_of(folder: Path) -> Any:
-    """Return the value that the build of an existing folder returned."""
     return json.loads((folder / _VALUE).read_text(encoding="utf-8"))
 
 

@@ -8,7 +8,7 @@ class UserError(ValueError):
 
 
 class UnfinishedError(UserError):
-    """A job was interrupted, and a second try may succeed: finished work is kept, and the same command resumes."""
+    """A job was interrupted, and the same command may succeed if it is run again."""
 
 
 class StoppedError(UserError):

@@ -60,9 +60,9 @@ class Lines:
         number: number of the last line that was read, counted from the first line that was read.
     """
 
-    def __init__(self, path: Path | None, begin: int = 0, end: int = sys.maxsize, *, allows_nul: bool = False) -> None:
-        """Read the lines that begin in a range of bytes (all, for standard input); a NUL byte is allowed or bad."""
-        self.path, self._begin, self._end, self._allows_nul = path, begin, end, allows_nul
+    def __init__(self, path: Path | None, begin: int = 0, *, allows_nul: bool = False) -> None:
+        """Read the lines that begin at a byte or later (all, for standard input); a NUL byte is allowed or bad."""
+        self.path, self._begin, self._allows_nul = path, begin, allows_nul
         self._start = self.number = 0
 
     def __iter__(self) -> Iterator[str | BadLine]:
@@ -76,7 +76,7 @@ class Lines:
                 file.seek(self._begin - 1)
                 self._start = self._begin - 1 + _skip_line(file)
             position = self._start
-            while position < self._end and (line := file.readline(MAX_LINE + 2)):
+            while line := file.readline(MAX_LINE + 2):
                 position += len(line)
                 self.number += 1
                 text = line.removesuffix(b"\n").removesuffix(b"\r")

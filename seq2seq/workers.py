@@ -16,7 +16,7 @@ from functools import partial
 from itertools import cycle
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 from seq2seq.errors import UnfinishedError, UserError
 
@@ -24,25 +24,6 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Start = TypeVar("Start")
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # signals that end training in good order
-
-
-@runtime_checkable
-class Workers(Protocol):
-    """Applies a function of a module to tasks; used as a context manager.
-
-    Attributes:
-        size: number of tasks that run at a time.
-    """
-
-    size: int
-
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Yield the function's results for all tasks, in the order of tasks."""
-        ...
-
-    def __enter__(self) -> "Workers": ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 class Processes:
@@ -54,7 +35,7 @@ class Processes:
         """Set the number of processes, the function that each calls first, and the advice if memory runs out."""
         self.size, self._begin, self._advice = size, begin, advice
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> "Processes":
         self._pool = _Pool(self.size, self._begin) if self.size > 1 else None
         return self
 
@@ -81,8 +62,8 @@ class Processes:
                 yield waiting.popleft().result()
         except BrokenProcessPool as error:
             raise UnfinishedError(
-                f"one of {self.size} processes died, perhaps for want of memory: the same command goes on from what "
-                f"is done; {self._advice}"
+                f"one of {self.size} processes died, perhaps for want of memory: run the same command again; "
+                f"{self._advice}"
             ) from error
 
 

@@ -36,7 +36,7 @@ class Corpus:
     paths: tuple[Path, ...]  # the files that hold the pairs
     read: Callable[..., Iterator[Record]]  # without arguments: all records
     part: str | None = None  # the part of the files that is read; None: all
-    is_divisible: bool = False  # whether read(begin, end) reads the records that begin in a range of the file's bytes
+    is_divisible: bool = False  # whether read(begin) reads the records that begin at a byte of the file or later
 
     @property
     def size(self) -> int:

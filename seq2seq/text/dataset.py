@@ -129,17 +129,12 @@ def load_prepared(folder: Path, names: Sequence[str]) -> PreparedData:
     report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
     report["files"] = [{"name": name, **counts} for name, counts in zip(names, report["files"], strict=True)]
     _log_overlap(report["overlap"])
-    validation, tests = read_texts(folder / TEXTS)
+    texts = json.loads((folder / TEXTS).read_text(encoding="utf-8"))
+    validation = [(src, tgt) for src, tgt in texts["validation"]]
+    tests = {name: [(src, tgt) for src, tgt in pairs] for name, pairs in texts["tests"].items()}
     tokenizer = load_tokenizers(folder)
     train, validation_ids = (Pairs.load(folder / name) for name in ("train", "validation"))
     return PreparedData(tokenizer, train, validation_ids, validation, tests, report, folder)
-
-
-def read_texts(path: Path) -> tuple[list[Pair], dict[str, list[Pair]]]:
-    """Read the texts of the validation set and of the test sets by name."""
-    texts = json.loads(path.read_text(encoding="utf-8"))
-    tests = {name: [(src, tgt) for src, tgt in pairs] for name, pairs in texts["tests"].items()}
-    return [(src, tgt) for src, tgt in texts["validation"]], tests
 
 
 def trained_length(prepared: PreparedData) -> int:

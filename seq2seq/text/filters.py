@@ -4,6 +4,7 @@ The check of languages needs the extra package py3langid, whose model comes with
 """
 
 import unicodedata
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -160,6 +161,11 @@ def fold(text: str) -> str:
     return text.translate(_ignored).casefold() or text
 
 
+def side_key(text: str) -> int:
+    """Return a 32-bit hash of a side; sides that count as equal have the same one."""
+    return zlib.crc32(fold(text).encode())
+
+
 class OverlapIndex:
     """Finds the held-out sets that share a side with a training pair."""
 
@@ -172,6 +178,12 @@ class OverlapIndex:
                 for sets, side in ((self._src_sets, src), (self._tgt_sets, tgt)):
                     if side.strip():
                         sets.setdefault(fold(side), set()).add(name)
+
+    @property
+    def keys(self) -> tuple[list[int], list[int]]:
+        """The keys of the sources and of the targets, see `side_key`."""
+        src, tgt = ([zlib.crc32(side.encode()) for side in sets] for sets in (self._src_sets, self._tgt_sets))
+        return src, tgt
 
     def shares(self, src: str, tgt: str) -> tuple[list[str], list[str]]:
         """Return the names of the held-out sets that have a training pair's source, and of those that have its target.

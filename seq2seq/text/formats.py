@@ -37,10 +37,10 @@ def read_moses(src_path: Path, tgt_path: Path) -> Iterator[Record]:
 
 
 def _read_lines(
-    parse: Callable[[str, DataConfig], Pair | None], path: Path, data: DataConfig, *span: int
+    parse: Callable[[str, DataConfig], Pair | None], path: Path, data: DataConfig, begin: int = 0
 ) -> Iterator[Record]:
     """Read one pair from each line, but none where `parse` returns None."""
-    lines = Lines(path, *span)
+    lines = Lines(path, begin)
     for line in lines:
         try:
             record = line if isinstance(line, BadLine) else parse(line, data)
@@ -304,7 +304,7 @@ def _base_language(language: str) -> str:
 
 
 # ending of a file that holds pairs → its reader, which takes the path and the settings. A reader of LINES also takes a
-# range of bytes of a file that is not compressed: it reads the lines that begin in the range.
+# byte of a file that is not compressed: it reads the lines that begin there or later.
 READERS: dict[str, Callable[..., Iterator[Record]]] = {
     ".tsv": partial(_read_lines, _parse_tsv),
     ".csv": _read_csv,

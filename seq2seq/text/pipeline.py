@@ -1,45 +1,34 @@
 """The steps of preparation, from corpora to ids: clean, find repeats, hold out, remove overlap, tokenise.
 
-Training text is stored in shards on disk and never held in memory as a whole; validation and test sets are held in
-memory. Every step writes folders into the folder WORK beside the draft of the result, and a killed run resumes from
-them. The result does not depend on the workers.
+Training text is stored on disk (`text.cleaned`) and never held in memory as a whole, except for a byte a pair;
+validation and test sets are held in memory. The result does not depend on the number of processes.
 """
 
 import logging
-import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from seq2seq.cache import WORK, run_step, write_json
+import numpy as np
+from jaxtyping import Int64
+
+from seq2seq.cache import write_json
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.data import DataConfig, TokenizerConfig
+from seq2seq.text.cleaned import CleanedText, write_cleaned
 from seq2seq.text.corpus import Pair
-from seq2seq.text.dataset import REPORT, TEXTS, Pairs, write_pairs
-from seq2seq.text.filters import HELD_OUT, REASONS, OverlapIndex, name_held_out
+from seq2seq.text.dataset import REPORT, TEXTS, Pairs, id_type, write_pairs
+from seq2seq.text.filters import HELD_OUT, REASONS, OverlapIndex, digest_pair, name_held_out
 from seq2seq.text.languages import check_sides
 from seq2seq.text.normalise import normalise, one_line
-from seq2seq.text.shards import (
-    Shard,
-    call,
-    cleaning_tasks,
-    draw_pairs,
-    encode_in_chunks,
-    list_shards,
-    read_held_out,
-    repeats_of,
-    repeats_tasks,
-    select,
-    tokenise,
-    write_held_out,
-)
 from seq2seq.text.splits import Splits
 from seq2seq.text.vocabulary import learn_tokenizers, load_tokenizers, write_files
-from seq2seq.workers import Workers
+from seq2seq.workers import Processes
 
 logger = logging.getLogger(__name__)
 _EXAMPLES = 3  # overlapping pairs that the report shows for each held-out set
@@ -53,12 +42,14 @@ class Pipeline:
         counts: for each training file, the number of read pairs, of kept pairs, and of dropped pairs by reason.
         overlap: for each held-out set, how many training pairs share any side, the source, and the target with the set;
             and the first of these pairs as examples.
+        text: the cleaned pairs of all training files.
+        is_kept: whether each of these pairs is to train on.
     """
 
-    def __init__(self, folder: Path, data: DataConfig, splits: Splits, workers: Workers) -> None:
+    text: CleanedText
+
+    def __init__(self, folder: Path, data: DataConfig, splits: Splits, workers: Processes) -> None:
         self.folder, self.data, self.splits, self.workers = folder, data, splits, workers
-        self.work = folder.parent / WORK
-        self.counts: list[Counter[str]] = [Counter() for _ in splits.train]
         self.overlap: dict[str, dict[str, Any]] = {}
 
     def run(self, tokenizer_config: TokenizerConfig) -> None:
@@ -66,22 +57,20 @@ class Pipeline:
         for corpus in self.splits.corpora:
             check_sides(corpus, self.data)
         sets = {"validation": self._read_validation(), "test": self._read_tests()}
-        shards = self._clean()
-        drawn = self._hold_out(shards, sets)
-        for (split, name), pairs in drawn.items():
-            sets[split][name] = pairs
-        validation, tests = list(chain.from_iterable(sets["validation"].values())), sets["test"]
-        held_out = write_held_out(self.work / "held_out", validation, tests, chain.from_iterable(drawn.values()))
-        self.overlap = {
-            name: {"pairs": 0, "source": 0, "target": 0, "examples": []} for name in name_held_out(validation, tests)
-        }
-        size = self._select(shards, held_out)
-        logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
-        self._learn_tokenizers(shards, size, tokenizer_config)
-        write_pairs(self.folder / "train", self._tokenise(shards))
+        with TemporaryDirectory(dir=self.folder) as work:
+            self._clean(Path(work) / "text.arrow")
+            drawn = self._hold_out(sets)
+            for (split, name), pairs in drawn.items():
+                sets[split][name] = pairs
+            validation, tests = list(chain.from_iterable(sets["validation"].values())), sets["test"]
+            self._select(name_held_out(validation, tests), list(chain.from_iterable(drawn.values())))
+            logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
+            size = rules.vocab_size(int(self.is_kept.sum()))
+            write_files(self.folder, learn_tokenizers(self._kept_pairs, tokenizer_config, size))
+            write_pairs(self.folder / "train", self._tokenise())
         self._require_kept()
-        write_pairs(self.folder / "validation", encode_in_chunks(self.folder, validation))
-        shutil.copyfile(held_out / TEXTS, self.folder / TEXTS)
+        write_pairs(self.folder / "validation", [encode(self.folder, *_sides(validation))])
+        write_json(self.folder / TEXTS, {"validation": validation, "tests": tests})
         write_json(self.folder / REPORT, self._report(sets["validation"], tests))
 
     def _read_validation(self) -> dict[str, list[Pair]]:
@@ -97,36 +86,17 @@ class Pipeline:
         named = zip(self.splits.test_names, self.splits.test, strict=False)
         return {name: [(one_line(src), one_line(tgt)) for src, tgt in corpus.pairs()] for name, corpus in named}
 
-    def _clean(self) -> list[Shard]:
-        corpora = self.splits.train
-        folders = [self.work / "cleaned" / f"{number:05}" for number in range(len(corpora))]
-        tasks = [
-            cleaning_tasks(folder, corpus, self.data, self.workers.size)
-            for folder, corpus in zip(folders, corpora, strict=True)
-        ]
-        done, sizes = self.workers.map(call, chain.from_iterable(tasks)), list[int]()
-        for corpus, stripes in zip(corpora, tasks, strict=True):
-            counts = {next(done) for _ in stripes}  # every stripe counts all shards
-            if len(counts) > 1:
-                raise UserError(f"{corpus.name} changed while it was read: run the same command again")
-            sizes += counts
-            logger.info("cleaned %s", corpus.name)
-        shards = list_shards(folders, sizes)
-        for shard in shards:
-            self.counts[shard.corpus].update(shard.counts)
-        for corpus, counts in zip(corpora, self.counts, strict=True):
+    def _clean(self, path: Path) -> None:
+        self.counts = write_cleaned(path, self.splits.train, self.data, self.workers)
+        for corpus, counts in zip(self.splits.train, self.counts, strict=True):
             if not counts["read"]:
                 raise UserError(f"{corpus.name} is empty: it has no sentence pair")
         self._require_kept()
-        return shards
+        self.text = CleanedText.load(path)
+        self.is_kept = np.ones(len(self.text), bool)
+        self._ends = np.cumsum([counts["kept"] for counts in self.counts])  # of the corpora, in rows
 
-    def _find_repeats(self, name: str, shards: list[Shard]) -> list[Path]:
-        """Return the folders that list the pairs of these shards that repeat an earlier pair of these shards."""
-        return list(self.workers.map(call, repeats_tasks(self.work / "repeats" / name, shards)))
-
-    def _hold_out(
-        self, shards: list[Shard], given: Mapping[str, Mapping[str, list[Pair]]]
-    ) -> dict[SetName, list[Pair]]:
+    def _hold_out(self, given: Mapping[str, Mapping[str, list[Pair]]]) -> dict[SetName, list[Pair]]:
         """Return the held-out sets that are drawn from the training pairs; `given` has the other sets by split.
 
         Each corpus of data.held_out_from gives two sets. Without data.held_out_from, the splits without a given set are
@@ -136,28 +106,28 @@ class Pipeline:
         if not self.splits.held_out_from:
             missing = [split for split, of_split in given.items() if not of_split]
             sets = [(split, {"validation": "validation", "test": "held_out"}[split]) for split in missing]
-            return self._draw("all", shards, sets, others, "", f"give data.{missing[0]}") if missing else {}
+            return self._draw(self.text, sets, others, "", f"give data.{missing[0]}") if missing else {}
         drawn: dict[SetName, list[Pair]] = {}
         numbers = self.splits.held_out_from
         names = self.splits.validation_names[-len(numbers) :], self.splits.test_names[-len(numbers) :]
         for number, validation, test in zip(numbers, names[0], names[1], strict=True):
             sets = [("validation", validation), ("test", test)]
-            of_corpus = [shard for shard in shards if shard.corpus == number]
+            end = int(self._ends[number])
+            of_corpus = self.text.part(range(end - self.counts[number]["kept"], end))
             name = self.splits.train[number].name
             advice = f"leave {name} out of data.held_out_from"
             taken = [*others, *chain.from_iterable(drawn.values())]
-            drawn |= self._draw(f"{number:05}", of_corpus, sets, taken, f" of {name}", advice)
+            drawn |= self._draw(of_corpus, sets, taken, f" of {name}", advice)
         return drawn
 
     def _draw(
-        self, step: str, shards: list[Shard], sets: list[SetName], others: list[Pair], of: str, advice: str
+        self, text: CleanedText, sets: list[SetName], others: list[Pair], of: str, advice: str
     ) -> dict[SetName, list[Pair]]:
-        """Return sets of data.held_out pairs each, drawn from all different pairs of these shards.
+        """Return sets of data.held_out pairs each, drawn from all different pairs of a text.
 
         With data.remove_overlap, a drawn pair shares no side with the other held-out pairs nor with another drawn set.
         """
-        repeats = self._find_repeats(step, shards)
-        total = sum(shard.size - len(repeats_of(repeats, shard)) for shard in shards)
+        total = len(text) - len(text.repeats)
         size = rules.held_out(total) if self.data.held_out == rules.AUTO else self.data.held_out
         if 2 * size * len(sets) > total:
             raise UserError(
@@ -167,7 +137,7 @@ class Pipeline:
         drawn: dict[SetName, list[Pair]] = {}
         for split, name in sets:
             taken = [*others, *chain.from_iterable(drawn.values())] if self.data.remove_overlap else []
-            pairs = draw_pairs(shards, size, OverlapIndex({"taken": taken}), largest=split == "test")
+            pairs = text.draw(size, OverlapIndex({"taken": taken}), largest=split == "test")
             if len(pairs) < size:
                 raise UserError(
                     f"data.held_out={size}: only {len(pairs)} training pairs{of} share no side with another held-out "
@@ -176,21 +146,22 @@ class Pipeline:
             drawn[split, name] = pairs
         return drawn
 
-    def _select(self, shards: list[Shard], held_out: Path) -> int:
-        """Choose the rows of each shard to train on, count the others and the overlap; return the number of rows."""
-        duplicates = self._find_repeats("all", shards) if self.data.drop_duplicates else []
-        tasks = (
-            partial(select, self._result_of("selected", shard), shard, duplicates, held_out, self.data.remove_overlap)
-            for shard in shards
-        )
-        for shard, result in zip(shards, self.workers.map(call, tasks), strict=True):
-            for reason, count in result["dropped"].items():
-                self._drop(shard.corpus, reason, count)
-            for pair in result["shared"]:
-                self._count_overlap(*pair)
-        read_held_out.cache_clear()  # not needed in training
+    def _select(self, held_out: Mapping[str, list[Pair]], drawn: list[Pair]) -> None:
+        """Choose the pairs to train on; count the others and the overlap."""
+        if self.data.drop_duplicates:
+            self._drop("duplicate", self.text.repeats)
+        self._drop(HELD_OUT, self.text.rows_of([digest_pair(*pair) for pair in drawn]))
+        self.overlap = {name: {"pairs": 0, "source": 0, "target": 0, "examples": []} for name in held_out}
+        index, shared = OverlapIndex(held_out), list[int]()
+        for rows, *sides in self.text.pairs(self.is_kept & self.text.may_share(index)):
+            for row, src, tgt in zip(rows.tolist(), *sides, strict=True):
+                src_sets, tgt_sets = index.shares(src, tgt)
+                if src_sets or tgt_sets:
+                    self._count_overlap(src, tgt, src_sets, tgt_sets)
+                    shared.append(row)
+        if self.data.remove_overlap:
+            self._drop("overlap", np.array(shared, np.int64))
         self._require_kept()
-        return sum(counts["kept"] for counts in self.counts)
 
     def _count_overlap(self, src: str, tgt: str, src_sets: list[str], tgt_sets: list[str]) -> None:
         for name in {*src_sets, *tgt_sets}:
@@ -201,31 +172,24 @@ class Pipeline:
             if len(counts["examples"]) < _EXAMPLES:
                 counts["examples"].append([src, tgt])
 
-    def _result_of(self, step: str, shard: Shard) -> Path:
-        return self.work / step / shard.folder.name
+    def _kept_pairs(self) -> Iterator[Pair]:
+        for _, src, tgt in self.text.pairs(self.is_kept):
+            yield from zip(src, tgt, strict=True)
 
-    def _learn_tokenizers(self, shards: list[Shard], size: int, config: TokenizerConfig) -> None:
-        def pairs() -> Iterator[Pair]:
-            return (pair for shard in shards for pair in shard.chosen(self._result_of("selected", shard)))
+    def _tokenise(self) -> Iterator[Pairs]:
+        task = partial(tokenise, self.folder, self.data.max_length)
+        for pairs, dropped in self.workers.map(task, self.text.pairs(self.is_kept)):
+            self._drop("tokens", dropped)
+            yield pairs
 
-        folder = self.work / "tokenizer"
-        run_step(folder, lambda draft: write_files(draft, learn_tokenizers(pairs, config, rules.vocab_size(size))))
-        write_files(self.folder, load_tokenizers(folder))
-
-    def _tokenise(self, shards: list[Shard]) -> Iterator[Pairs]:
-        model = self.work / "tokenizer"
-        limit = self.data.max_length
-        tasks = (
-            partial(tokenise, self._result_of("tokens", shard), shard, self._result_of("selected", shard), model, limit)
-            for shard in shards
-        )
-        for shard, dropped in zip(shards, self.workers.map(call, tasks), strict=True):
-            self._drop(shard.corpus, "tokens", dropped)
-            yield Pairs.load(self._result_of("tokens", shard) / "tokens")
-
-    def _drop(self, number: int, reason: str, count: int) -> None:
-        self.counts[number]["kept"] -= count
-        self.counts[number][reason] += count
+    def _drop(self, reason: str, rows: Int64[np.ndarray, " n"]) -> None:
+        """Train on none of these pairs; count those that were kept up to now under the reason."""
+        rows = rows[self.is_kept[rows]]
+        self.is_kept[rows] = False
+        of_corpus = np.bincount(np.searchsorted(self._ends, rows, side="right"), minlength=len(self.counts))
+        for counts, number in zip(self.counts, of_corpus.tolist(), strict=True):
+            counts["kept"] -= number
+            counts[reason] += number
 
     def _require_kept(self) -> None:
         if not any(counts["kept"] for counts in self.counts):
@@ -249,3 +213,29 @@ class Pipeline:
                 "tests": {name: len(pairs) for name, pairs in tests.items()},
             },
         }
+
+
+def _sides(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+    return [src for src, _ in pairs], [tgt for _, tgt in pairs]
+
+
+def tokenise(
+    folder: Path, max_length: int, task: tuple[Int64[np.ndarray, " n"], list[str], list[str]]
+) -> tuple[Pairs, Int64[np.ndarray, " m"]]:
+    """Return the ids of the pairs with 1 to max_length tokens a side, and the rows of the other pairs.
+
+    A tokenizer of another program may leave no token of a text.
+    """
+    rows, src, tgt = task
+    pairs = encode(folder, src, tgt)
+    fits = (pairs.lengths.min(axis=1) > 0) & (pairs.lengths.max(axis=1) <= max_length)
+    return Pairs(pairs.ids[np.repeat(fits, pairs.lengths.sum(axis=1))], pairs.lengths[fits]), rows[~fits]
+
+
+def encode(folder: Path, src: Sequence[str], tgt: Sequence[str]) -> Pairs:
+    """Tokenise the sides of normalised pairs with the tokenizers in a folder."""
+    both = _load(folder)
+    return Pairs.of(*both.encode_pairs(src, tgt), id_type(both.sizes))
+
+
+_load = lru_cache(maxsize=1)(load_tokenizers)

@@ -23,7 +23,7 @@ from seq2seq.text.filters import identifier_version
 from seq2seq.text.pipeline import Pipeline
 from seq2seq.text.splits import Splits, find_splits
 from seq2seq.text.vocabulary import describe_tokenizers
-from seq2seq.workers import Processes, Workers
+from seq2seq.workers import Processes
 
 logger = logging.getLogger(__name__)
 _FORMAT = 3  # version of the cache's format: raise it whenever the same inputs give different files
@@ -33,22 +33,21 @@ _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", 
 _NOT_IN_KEY = ("weights", "temperature", "block", "held_out_from")
 
 
-def prepare(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | None = None) -> PreparedData:
+def prepare(data: DataConfig, tokenizer: TokenizerConfig) -> PreparedData:
     """Read, clean, check for overlap, learn the vocabulary, tokenise; or load the result from the cache.
 
     Training pairs must pass the checks of `filters`. Validation pairs are normalised, and dropped only if a side is
     empty. Test pairs stay as written. A split that is not given is drawn from the cleaned training pairs; so are the
     sets of data.held_out_from.
 
-    `workers` do the work, or data.num_proc processes if `workers` is None; the result does not depend on the number of
-    workers. A killed preparation resumes from its last finished step.
+    data.num_proc processes do the work; the result does not depend on their number.
 
     Raises:
         UserError: a corpus is missing, empty or malformed, or changes while it is read; no pair is left; the vocabulary
             does not fit the text; or the cache cannot be read or written.
         UnfinishedError: a worker process died.
     """
-    return open_prepared(data, prepare_folder(data, tokenizer, workers))
+    return open_prepared(data, prepare_folder(data, tokenizer))
 
 
 def open_prepared(data: DataConfig, folder: Path) -> PreparedData:
@@ -56,7 +55,7 @@ def open_prepared(data: DataConfig, folder: Path) -> PreparedData:
     return load_prepared(folder, [corpus.name for corpus in open_splits(data)["train"]])
 
 
-def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | None = None) -> Path:
+def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig) -> Path:
     """Prepare text as `prepare` does, or check the result in the cache; return the folder.
 
     Raises:
@@ -67,8 +66,8 @@ def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, workers: Worker
     digests = _digest_inputs(splits, tokenizer)
 
     def build(folder: Path) -> None:
-        with workers or Processes(data.num_proc) as opened:
-            Pipeline(folder, data, splits, opened).run(tokenizer)
+        with Processes(data.num_proc) as workers:
+            Pipeline(folder, data, splits, workers).run(tokenizer)
         for name, digest in _digest_inputs(splits, tokenizer).items():
             if digest != digests[name]:
                 raise UserError(f"{name} changed while it was read: run the same command again")

@@ -3,37 +3,34 @@
 import errno
 import hashlib
 import logging
-import shutil
+import os
+import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from seq2seq import cache
-from seq2seq.cache import WORK, cached_folder
-from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.cache import cached_folder
+from seq2seq.errors import UserError
 from seq2seq.settings.data import cache_root
 
-
-class Killed(BaseException):
-    """Ends a process between two operations."""
+PYTHON_PATH = {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 class Builder:
-    """Writes two files, on request with work beside them, and counts how often."""
+    """Writes two files, and counts how often."""
 
-    def __init__(self, *, works: bool = False) -> None:
-        self.calls, self.works = 0, works
+    def __init__(self) -> None:
+        self.calls = 0
 
     def __call__(self, folder: Path) -> None:
         self.calls += 1
         (folder / "a").write_text("alpha")
         (folder / "b").write_text("beta")
-        if self.works:
-            (folder.parent / WORK).mkdir()
-            (folder.parent / WORK / "done").write_text("something")
 
 
 def test_each_key_is_built_once(tmp_path: Path):
@@ -77,43 +74,18 @@ def test_a_folder_that_cannot_be_read_just_now_is_not_damaged(tmp_path: Path, mo
     assert build.calls == 1
 
 
-def test_a_killed_build_goes_on_from_its_work_and_all_else_is_swept_away(tmp_path: Path):
-    def die(folder: Path) -> None:
-        (folder / "stale").write_text("half of it")
-        (folder.parent / WORK).mkdir()
-        (folder.parent / WORK / "done").write_text("something")
-        raise Killed
-
-    def go_on(folder: Path) -> None:
-        assert (folder.parent / WORK / "done").read_text() == "something"
-        Builder()(folder)
-
-    with pytest.raises(Killed):
-        cached_folder(tmp_path, "key", die)
-    folder = cached_folder(tmp_path, "key", go_on)
-    assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "manifest.json"]
-    assert [path for path in tmp_path.iterdir() if path.is_dir()] == [folder]
-
-
-@pytest.mark.parametrize("moment", ["rename", "removal of the work", "removal of the rest"])
-def test_a_finished_build_killed_before_its_end_is_not_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-):
-    operation = Path.rename if moment == "rename" else shutil.rmtree
-    name = {"rename": "result", "removal of the work": WORK, "removal of the rest": ".key.building"}[moment]
-
-    def killing(path: Path, *arguments: Any, **options: Any) -> object:
-        if path.name != name:
-            return operation(path, *arguments, **options)
-        raise Killed
-
-    build = Builder(works=True)
-    with monkeypatch.context() as patched:
-        patched.setattr(*((Path, "rename") if moment == "rename" else (cache.shutil, "rmtree")), killing)
-        with pytest.raises(Killed):
-            cached_folder(tmp_path, "key", build)
-    folder = cached_folder(tmp_path, "key", build)
-    assert build.calls == 1
+def test_what_a_killed_build_leaves_is_swept_away(tmp_path: Path):
+    code = (
+        "import os, pathlib, sys, signal; from seq2seq.cache import cached_folder\n"
+        "def die(folder):\n"
+        "    (folder / 'stale').write_text('half of it')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "cached_folder(pathlib.Path(sys.argv[1]), 'key', die)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, tmp_path], env=os.environ | PYTHON_PATH, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert list(tmp_path.rglob("stale"))
+    folder = cached_folder(tmp_path, "key", Builder())
     assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "manifest.json"]
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == [folder]
 
@@ -130,18 +102,15 @@ def test_a_finished_folder_is_used_on_a_read_only_disk(tmp_path: Path, monkeypat
         cached_folder(tmp_path, "another", Builder())
 
 
-@pytest.mark.parametrize(("error", "left"), [(UserError, False), (UnfinishedError, True), (OSError, True)])
-def test_only_what_a_second_try_would_meet_again_ends_the_work(tmp_path: Path, error: type[Exception], left: bool):
+@pytest.mark.parametrize("error", [UserError, OSError])
+def test_a_failed_build_leaves_nothing(tmp_path: Path, error: type[Exception]):
     def fail(folder: Path) -> None:
         (folder / "half").write_text("x")
-        (folder.parent / WORK).mkdir()
         raise error("so")
 
-    with pytest.raises((UserError, OSError), match="so"):
+    with pytest.raises(UserError, match="so"):
         cached_folder(tmp_path, "key", fail)
-    draft = tmp_path / ".key.building"
-    assert (draft / WORK).exists() == left
-    assert not list(draft.rglob("half"))
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
 def test_of_two_at_the_same_time_one_builds_and_the_other_waits(tmp_path: Path):

@@ -29,7 +29,7 @@ def test_prepare_tells_what_came_of_it_and_training_finds_it(
 ):
     status, out, err = seq2seq("prepare", *settings)
     assert status == 0, err
-    assert "cleaned train.tsv" in err
+    assert "cleaning train.tsv" in err
     assert "1 training pairs share a side with test (1 the source, 0 the target)" in err
     assert "duplicate" in out
     assert "pairs: train 159, validation 2, test 2\nvocabulary: 300; size: 0." in out

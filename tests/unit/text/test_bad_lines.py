@@ -3,7 +3,7 @@
 import json
 import lzma
 import tracemalloc
-from itertools import chain
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from pyarrow import parquet
 from seq2seq.errors import UserError
 from seq2seq.lines import MAX_LINE, BadLine, Lines
 from seq2seq.settings.data import DataConfig
-from seq2seq.text import shards
+from seq2seq.text.cleaned import write_cleaned
 from seq2seq.text.corpus import open_corpora
 from seq2seq.text.formats import Pair
+from seq2seq.workers import Processes
 from tests.thin import thin
 
 ROWS = [f"{src}\t{tgt}".encode() for src, tgt in TRAIN]
@@ -101,7 +102,7 @@ def test_half_a_character_in_json_becomes_a_replacement_character(root: Path):
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_file_cut_anywhere_into_ranges_of_bytes_has_the_same_lines_with_the_same_numbers(
+def test_a_file_read_from_any_byte_has_the_same_lines_with_the_same_numbers(
     tmp_path: Path, name: str, end: bytes, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("seq2seq.lines.MAX_LINE", 150)
@@ -111,17 +112,18 @@ def test_a_file_cut_anywhere_into_ranges_of_bytes_has_the_same_lines_with_the_sa
     (tmp_path / name).write_bytes(text)
     (corpus,) = open_corpora(name, str(tmp_path), DataConfig())
 
-    def records(*span: int) -> list[Pair | str]:
-        return [str(record.error()) if isinstance(record, BadLine) else record for record in corpus.read(*span)]
+    def records(begin: int = 0) -> list[Pair | str]:
+        return [str(record.error()) if isinstance(record, BadLine) else record for record in corpus.read(begin)]
 
     assert sum(isinstance(record, str) for record in records()) == 3
-    for size in (1, 7, 41, 300, len(text)):
-        ranges = (records(begin, begin + size) for begin in range(0, len(text), size))
-        assert list(chain.from_iterable(ranges)) == records()
+    starts = [0, *accumulate(len(line + end) for line in text.split(end)[:-1])]
+    for begin in range(len(text)):
+        later = sum(start >= begin for start in starts)
+        assert records(begin) == records()[len(starts) - later :]
 
 
-def test_a_line_of_a_shard_has_its_number_in_the_file(root: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shards, "SHARD_BYTES", 4000)
+def test_a_line_has_its_number_in_the_file_wherever_its_batch_begins(root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("seq2seq.text.cleaned.TASK", 4000)
     with (root / "train.tsv").open("ab") as file:
         file.write(b"no tab\n")
     with pytest.raises(UserError, match=r"train.tsv:301 has 1 tab-separated fields"):
@@ -149,7 +151,11 @@ def test_memory_for_long_texts_does_not_grow_with_their_number(tmp_path: Path, n
     else:
         (tmp_path / name).write_bytes(lzma.compress("".join(f"{src}\t{tgt}\n" for src, tgt in long).encode(), preset=0))
     (corpus,) = open_corpora(name, str(tmp_path), DataConfig())
+    with Processes(1) as workers:  # without the memory of what is imported
+        write_cleaned(tmp_path / "nothing", [], DataConfig(), workers)
     tracemalloc.start()
-    assert shards.clean_stripe(tmp_path / "cleaned", corpus, DataConfig(), 1000, range(1)) == 1
+    with Processes(1) as workers:
+        (counts,) = write_cleaned(tmp_path / "cleaned", [corpus], DataConfig(), workers)
+    assert counts["read"] == 300
     assert tracemalloc.get_traced_memory()[1] < 15e6
     tracemalloc.stop()

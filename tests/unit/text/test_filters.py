@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.filters import Cleaner, OverlapIndex, digest_pair, drop_table, fold
+from seq2seq.text.filters import Cleaner, OverlapIndex, digest_pair, drop_table, fold, side_key
 
 LIMITS = DataConfig(max_characters=40, max_ratio=2.0)
 
@@ -119,3 +119,10 @@ def test_an_empty_side_of_a_test_set_matches_nothing():
     index = OverlapIndex({"test": [("", "algo"), ("x", " ")]})
     assert index.shares("", "") == NOTHING
     assert index.shares("something", "algo") == ([], ["test"])
+
+
+@pytest.mark.parametrize("side", ["¿Quién es?", "...", "İstanbul", "Straße", "e-\u0301"])  # the last: folded twice, é
+def test_the_keys_of_an_index_are_those_of_its_sides(side: str):
+    index = OverlapIndex({"test": [(side, "x")], "validation": [("y", side)]})
+    assert index.keys == ([side_key(side), side_key("y")], [side_key("x"), side_key(side)])
+    assert fold(fold("e-\u0301")) != fold("e-\u0301")
