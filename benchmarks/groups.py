@@ -73,7 +73,7 @@ def run(plan: Plan, device: torch.device) -> Results:
     settings += ["training.warmup_steps=50", "trainer=cpu" if device.type == "cpu" else "trainer=gpu"]
     settings += [f"init={plan.init.resolve()}"] if plan.init else []
     changes = {"all": list[str](), **{f"no {name}": _without_texts(group) for name, group in TEXTS.items()}}
-    changes |= {f"no {name}": _without_modifiers(settings, group) for name, group in MODIFIERS.items()}
+    changes |= {f"no {name}": without_modifiers(settings, group) for name, group in MODIFIERS.items()}
     chosen = plan.only.split(",") if plan.only else list(changes)
     values, rows = dict[str, dict[str, float]](), list[list[str]]()
     with tempfile.TemporaryDirectory() as folder:
@@ -99,7 +99,7 @@ def _without_texts(group: str) -> list[str]:
     return [f"++data.weights.{corpus}=0" for corpus in group.split()]
 
 
-def _without_modifiers(settings: list[str], group: str) -> list[str]:
+def without_modifiers(settings: list[str], group: str) -> list[str]:
     """Return the settings without a group; each other family changes as many pairs as before."""
     modifiers = compose(settings).training.modifiers
     weights = {one.name: getattr(modifiers, one.name) for one in fields(ModifiersConfig) if one.name != "share"}
