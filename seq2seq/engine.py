@@ -221,11 +221,7 @@ class Engine:
         return None
 
     def _decoder_for_search(self) -> Decoder:
-        """Return the decoder, which is made for the first search.
-
-        Raises:
-            UserError: the weights do not fit into the memory, or the search cannot be compiled.
-        """
+        """Return the decoder, which is made for the first search."""
         if self._decoder is None:
             try:
                 self._decoder = decoder_for_search(self.model, self.dtype, self.compiles)

@@ -1,6 +1,7 @@
 """Reads lines of UTF-8 text, plain or compressed. A bad line is a value, so that a reader can skip the line."""
 
 import bz2
+import codecs
 import gzip
 import lzma
 import sys
@@ -20,6 +21,7 @@ MAX_LINE = 1 << 20  # bytes of a line, without its end; a longer line is a sign 
 _BLOCK = 1 << 16  # bytes of a compressed file that are read at a time
 _BOM = b"\xef\xbb\xbf"
 _BINARY = "is binary, not UTF-8 text (it has NUL bytes): check the file's format and its name's ending"
+_UTF_16 = "is UTF-16: convert the file to UTF-8, for instance with iconv -f UTF-16 -t UTF-8"
 _CARRIAGE_RETURNS = "has CR without LF, which ends no line here: convert the file, for instance with tr '\\r' '\\n'"
 _DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
 
@@ -86,8 +88,9 @@ class Lines:
                 is_binary = not self._allows_nul and b"\0" in text
                 if position == len(line):
                     text = text.removeprefix(_BOM)
-                    if is_binary:
-                        raise UserError(f"{_name(self.path)} {_BINARY}")
+                    is_utf_16 = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+                    if is_utf_16 or is_binary:
+                        raise UserError(f"{_name(self.path)} {_UTF_16 if is_utf_16 else _BINARY}")
                 if is_too_long:
                     position += 0 if line.endswith(b"\n") else _skip_line(file)
                     yield self.bad(f"has more than {MAX_LINE:,} bytes: check the file's format and its line ends")

@@ -66,10 +66,6 @@ class RayWorkers:
         """Apply a function to the tasks; `make` makes the function once in each of `workers` actors.
 
         A task goes to the first actor that is free. An actor for which the cluster has no room gets none.
-
-        Raises:
-            UnfinishedError: the cluster or the function failed.
-            UserError: the function raised it.
         """
         remaining, submitted, position = iter(tasks), 0, 0
         retries = {"max_restarts": _RETRIES, "max_task_retries": _RETRIES}

@@ -32,7 +32,8 @@ class DataConfig:
     validation: list[str] = field(default_factory=list)
     # files as in data.train, each a test set; [] = data.held_out pairs of train
     test: list[str] = field(default_factory=list)
-    # names of the source and target columns of CSV, JSONL and Parquet; [] = the columns named after the languages
+    # names of the source and target columns of CSV, JSONL and Parquet, or numbers of the columns of a TSV, as [2,4];
+    # [] = the columns named after the languages, and the two columns of a TSV
     columns: list[str] = field(default_factory=list)
     # order of the columns of a TSV and of data.columns, such as [en, es]; [] = source first, allowed for en→es only
     languages: list[str] = field(default_factory=list)

@@ -30,11 +30,7 @@ _COLUMNS = {"src": "string", "tgt": "string", "digest": "binary", "src_key": "ui
 
 
 def write_cleaned(path: Path, corpora: Sequence[Corpus], data: DataConfig, workers: Processes) -> list[Counter[str]]:
-    """Write the cleaned pairs of all corpora; return the counts of each corpus, see `Cleaner.clean`.
-
-    Raises:
-        UserError: a corpus cannot be read, or has a bad line that is not to be skipped.
-    """
+    """Write the cleaned pairs of all corpora; return the counts of each corpus, see `Cleaner.clean`."""
     from datasets import Features, Value  # pyright: ignore[reportMissingTypeStubs]
     from datasets.arrow_writer import ArrowWriter  # pyright: ignore[reportMissingTypeStubs]
 

@@ -228,9 +228,6 @@ def open_hub_split(split: str, data: DataConfig) -> Corpus:
     """Open one split of the set data.hub.
 
     The hub client downloads the split once and keeps it as Arrow files.
-
-    Raises:
-        UserError: there is no such set, configuration or split, or no connection to fetch it.
     """
     name = f"{data.hub}[{split}]"
     rows = _load(name, split, data)

@@ -87,9 +87,6 @@ def weighted_shares(
     """Return each corpus's share of the draws, in proportion to its weight.
 
     A corpus has the weight of the first key that names the corpus. A corpus that no key names weighs its size (pairs).
-
-    Raises:
-        UserError: a key names no corpus, or all weights are 0.
     """
     for key in weights:
         if not any(names_corpus(key, name) for name in names):
@@ -107,11 +104,7 @@ def weighted_shares(
 
 
 def check_weights(names: Sequence[str], weights: Mapping[str, float | int]) -> None:
-    """Check data.weights before the corpora are prepared and their sizes are known.
-
-    Raises:
-        UserError: a key names no corpus, or all weights are 0.
-    """
+    """Check data.weights before the corpora are prepared and their sizes are known."""
     weighted_shares(names, [1] * len(names), weights)
 
 

@@ -3,6 +3,8 @@
 The check of languages needs the extra package py3langid, whose model comes with it.
 """
 
+import html
+import re
 import unicodedata
 import zlib
 from collections import Counter
@@ -35,6 +37,10 @@ REASONS = (
     "tokens",
 )
 HELD_OUT = "held out"  # not dropped, but taken for validation or test
+UNESCAPED = (
+    "unescaped"  # not dropped: pairs with quotation marks as HTML writes them, such as &apos;, which are decoded
+)
+_ESCAPED = re.compile("&(?:apos|quot|#3[49]);")
 _RATIO_FROM = 20  # characters of the longer side up to which any length ratio is fine ("No." ~ "De ninguna manera.")
 _PACKAGE = "py3langid"
 
@@ -64,6 +70,9 @@ class Cleaner:
                     raise UserError(f"{pair.error()}; or set data.on_bad_line=skip")
                 counts["malformed"] += 1
                 continue
+            if any(map(_ESCAPED.search, pair)):
+                counts[UNESCAPED] += 1
+                pair = _unescape(pair[0]), _unescape(pair[1])
             src, tgt = normalise(pair[0]), normalise(pair[1])
             reason = self._reason(src, tgt)
             counts[reason or "kept"] += 1
@@ -87,6 +96,10 @@ class Cleaner:
         return None
 
 
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda found: html.unescape(found[0]), text)
+
+
 def digest_pair(src: str, tgt: str) -> bytes:
     """Return a 12-byte hash of a normalised pair; two of 10⁹ different pairs collide with probability 10⁻¹¹."""
     return blake2b(f"{src}\t{tgt}".encode(), digest_size=12).digest()
@@ -95,7 +108,11 @@ def digest_pair(src: str, tgt: str) -> bytes:
 def drop_table(report: Mapping[str, Any]) -> Table:
     """Return a table of the pairs that preparation read, dropped (by reason) and kept, one row a training file."""
     files = report["files"]
-    columns = ["read", *(key for key in (*REASONS, HELD_OUT) if any(file.get(key) for file in files)), "kept"]
+    columns = [
+        "read",
+        *(key for key in (*REASONS, HELD_OUT, UNESCAPED) if any(file.get(key) for file in files)),
+        "kept",
+    ]
     table = Table(title="Training pairs", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
     table.add_column("corpus", overflow="fold")
     for column in columns:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ Record = Pair | BadLine
 _ROWS = 64  # rows of a Parquet file that are read at a time: a cell may have megabytes
 _ROW_LINES = 100  # lines of a CSV row; a quote that is open for longer is stray
 _CHUNK = 1 << 16  # bytes of a TMX file that are parsed at a time
+_BREAK = re.compile(r"(?<=[^\W_])\0+(?=[^\W_])")  # placeholders of TMX between two words
 _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))  # TMX elements that hold markup of the original document
 
 
@@ -51,11 +53,19 @@ def _read_lines(
 
 
 def _parse_tsv(line: str, data: DataConfig) -> Pair:
-    fields = line.split("\t")
-    if len(fields) != 2:
-        hint = ", as `cut -f1,2` would leave" if len(fields) > 2 else ""
-        raise UserError(f"has {len(fields)} tab-separated fields, expected 2: source<TAB>target{hint}")
-    src, tgt = reversed(fields) if data.is_swapped else fields
+    fields = found = line.split("\t")
+    if data.columns and all(map(str.isdecimal, data.columns)):
+        found = [fields[int(column) - 1] for column in data.columns if 0 < int(column) <= len(fields)]
+    elif (
+        len(fields) == 4 and fields[0].isdecimal() and fields[2].isdecimal()
+    ):  # a download of Tatoeba: numbers of texts
+        found = fields[1::2]
+    elif len(fields) == 3 and fields[2].startswith("CC-BY"):  # of manythings.org: licence and authors
+        found = fields[:2]
+    if len(found) != 2:
+        expected = "source<TAB>target, or data.columns=[1,2] for the first two of more"
+        raise UserError(f"has {len(fields)} tab-separated fields, expected {expected}")
+    src, tgt = reversed(found) if data.is_swapped else found
     return src, tgt
 
 
@@ -102,7 +112,7 @@ def _split_csv(lines: Lines) -> Iterator[list[str] | BadLine]:
 
     A quote that nothing closes makes one bad line, and the lines that the CSV reader took for its text are read again.
     """
-    source, number, width = iter(lines), 1, 0
+    source, number, width, delimiter = iter(lines), 1, 0, ","
     read, again = list[str | BadLine](), deque[str | BadLine]()  # lines of this row, and lines to read again
 
     def texts() -> Iterator[str]:
@@ -117,7 +127,9 @@ def _split_csv(lines: Lines) -> Iterator[list[str] | BadLine]:
         read.clear()
         reason, row = "", list[str]()
         try:
-            row = next(csv.reader(texts(), strict=True), row)
+            row = next(csv.reader(texts(), strict=True, delimiter=delimiter), row)
+            if not width and len(row) == 1 and ";" in row[0]:  # as spreadsheets write in countries with decimal commas
+                delimiter, row = ";", row[0].split(";")
             if row and len(row) != (width := width or len(row)):
                 reason = f"has {len(row)} fields but the header has {width}"
         except csv.Error as error:
@@ -163,11 +175,7 @@ Columns = tuple[tuple[str, ...], tuple[str, ...]]  # the keys that lead to the s
 
 
 def find_columns(names: Sequence[str], data: DataConfig) -> Columns:
-    """Return the keys of source and target: data.columns, else the languages, else the languages in `translation`.
-
-    Raises:
-        UserError: one of the columns is not among names.
-    """
+    """Return the keys of source and target: data.columns, else the languages, else the languages in `translation`."""
     by_language = [data.src_lang, data.tgt_lang]
     if not data.columns and "translation" in names and not set(by_language) <= set(names):
         return ("translation", data.src_lang), ("translation", data.tgt_lang)
@@ -182,11 +190,7 @@ def find_columns(names: Sequence[str], data: DataConfig) -> Columns:
 
 
 def pick(row: Mapping[str, object], columns: Columns) -> Pair:
-    """Return source and target text of a row; null becomes an empty text, which cleaning counts as "empty".
-
-    Raises:
-        UserError: a value is missing or is not text.
-    """
+    """Return source and target text of a row; null becomes an empty text, which cleaning counts as "empty"."""
     src, tgt = (_text(row, keys) for keys in columns)
     return src, tgt
 
@@ -194,11 +198,7 @@ def pick(row: Mapping[str, object], columns: Columns) -> Pair:
 def read_rows(
     table: object, names: Sequence[str], rows: Callable[[list[str]], Iterable[Mapping[str, object]]], data: DataConfig
 ) -> Iterator[Pair]:
-    """Yield source and target text of each row of a table with these names of columns; `rows` reads some columns.
-
-    Raises:
-        UserError: a column is missing or does not hold text.
-    """
+    """Yield source and target text of each row of a table with these names of columns; `rows` reads some columns."""
     place = f"{table}"
     try:
         columns = find_columns(names, data)
@@ -286,8 +286,11 @@ class _Units:
 
     def _end(self, name: str) -> None:
         self._open.pop()
-        if name == "seg" and "tu" in self._open:
-            self._unit.setdefault(self._language, " ".join("".join(self._parts).split()))
+        if name == "ph":
+            self._parts.append("\0")  # a placeholder is often a line break
+        elif name == "seg" and "tu" in self._open:
+            text = _BREAK.sub(" ", "".join(self._parts)).replace("\0", "")
+            self._unit.setdefault(self._language, " ".join(text.split()))
         elif name == "tu":
             self._units.append(self._unit)
 

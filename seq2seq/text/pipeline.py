@@ -23,7 +23,7 @@ from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.cleaned import CleanedText, write_cleaned
 from seq2seq.text.corpus import Pair
 from seq2seq.text.dataset import REPORT, TEXTS, Pairs, id_type, write_pairs
-from seq2seq.text.filters import HELD_OUT, REASONS, OverlapIndex, digest_pair, name_held_out
+from seq2seq.text.filters import HELD_OUT, REASONS, UNESCAPED, OverlapIndex, digest_pair, name_held_out
 from seq2seq.text.languages import check_sides
 from seq2seq.text.normalise import normalise, one_line
 from seq2seq.text.splits import Splits
@@ -201,7 +201,7 @@ class Pipeline:
         sizes = {name: len(pairs) for name, pairs in validation.items()}
         files: list[dict[str, int]] = []
         for counts in self.counts:
-            drops = {reason: counts[reason] for reason in (*REASONS, HELD_OUT) if counts[reason]}
+            drops = {reason: counts[reason] for reason in (*REASONS, HELD_OUT, UNESCAPED) if counts[reason]}
             files.append({"read": counts["read"], "kept": counts["kept"], **drops})
         return {
             "files": files,

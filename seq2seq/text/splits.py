@@ -38,11 +38,7 @@ class Splits:
 
 
 def find_splits(data: DataConfig) -> Splits:
-    """Open the corpora that the settings name, and name the held-out sets after their files.
-
-    Raises:
-        UserError: a corpus is missing, a key of data.held_out_from names no corpus, or two sets have the same name.
-    """
+    """Open the corpora that the settings name, and name the held-out sets after their files."""
     splits = open_splits(data)
     sources = _find_sources(data, splits["train"])
     held_out = [splits["train"][index] for index in sources]

@@ -187,6 +187,7 @@ def test_columns_can_be_named_and_other_languages_select_others(tmp_path: Path):
         ("a.csv", 'en,es\n"a\nb",c\n', [("a\nb", "c")]),
         ("a.tsv", "a\rb\tc\r\r\nd\te\r", [("a\rb", "c\r"), ("d", "e")]),
         ("b.csv", "\nen, es\n\nYes.,Sí.\n\n", [("Yes.", "Sí.")]),
+        ("c.csv", 'en;es;n\n"Yes; no.";Sí, no.;1\n', [("Yes; no.", "Sí, no.")]),
     ],
     ids=[
         "null is empty text",
@@ -194,11 +195,35 @@ def test_columns_can_be_named_and_other_languages_select_others(tmp_path: Path):
         "a quoted line end is text",
         "CR in text",
         "blank lines and spaces in the header",
+        "semicolons",
     ],
 )
 def test_liberties_of_the_formats_are_taken(tmp_path: Path, name: str, content: str, pairs: list[tuple[str, str]]):
     (tmp_path / name).write_text(content)
     assert read(name, tmp_path) == pairs
+
+
+@pytest.mark.parametrize(
+    ("line", "columns"),
+    [
+        ("1276\tGo on.\t2481\tSigue.", []),  # a download of Tatoeba
+        ("Go on.\tSigue.\tCC-BY 2.0 (France) Attribution: tatoeba.org #1 (a)", []),  # of manythings.org
+        ("x\tGo on.\ty\tSigue.", ["2", "4"]),
+        ("Sigue.\t0.9\tGo on.", ["3", "1"]),
+    ],
+)
+def test_two_of_more_columns_of_a_tsv_are_found_or_named(tmp_path: Path, line: str, columns: list[str]):
+    (tmp_path / "a.tsv").write_text(line + "\n")
+    assert read("a.tsv", tmp_path, columns=columns) == [("Go on.", "Sigue.")]
+    swapped = read("a.tsv", tmp_path, columns=columns, src_lang="es", tgt_lang="en", languages=["en", "es"])
+    assert swapped == [("Sigue.", "Go on.")]
+
+
+@pytest.mark.parametrize("column", ["0", "3"])
+def test_a_column_that_a_tsv_lacks_is_an_error(tmp_path: Path, column: str):
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    with pytest.raises(UserError, match=r"a.tsv:1 has 2 tab-separated fields"):
+        read("a.tsv", tmp_path, columns=["1", column])
 
 
 def table_bytes() -> bytes:
@@ -209,9 +234,11 @@ def table_bytes() -> bytes:
 
 DEFECTS = {  # the file's content, and what is said of the file or, if the content has lines, of a line of it
     "a.tsv": [
-        (b"a\tb\nab\n", r":2 has 1 tab-separated fields, expected 2"),
-        (b"a\tb\tc\n", r":1 has 3 tab-separated fields, expected 2.*, as `cut -f1,2` would"),
-        (b"a\tb\n\n", r":2 has 1 tab-separated fields, expected 2"),
+        (b"a\tb\nab\n", r":2 has 1 tab-separated fields, expected source<TAB>target"),
+        (b"a\tb\tc\n", r":1 has 3 tab-separated fields, .*, or data.columns=\[1,2\] for the first two of more"),
+        (b"1\ta\tx\tb\n", r":1 has 4 tab-separated fields, expected source<TAB>target"),
+        ("a\tb".encode("utf-16"), r" is UTF-16: convert the file to UTF-8, for instance with iconv"),
+        (b"a\tb\n\n", r":2 has 1 tab-separated fields, expected source"),
         (b"a\tb\na\tni\xf1o\n", r":2 is not UTF-8 \(byte 0xf1 at column 5\)"),
         (b"\x7fELF\0\0", r" is binary, not UTF-8 text"),
         (b"a\tb\n" * 9000 + b"\0\tb\n", r":9001 is binary, not UTF-8 text"),
@@ -222,7 +249,7 @@ DEFECTS = {  # the file's content, and what is said of the file or, if the conte
     ],
     "a.csv": [
         (b"en,es\n" + b"a" * 131_073 + b",b\n", r":2 is not CSV: field larger than field limit"),
-        ("en,es".encode("utf-16"), r" is binary, not UTF-8 text"),
+        ("en,es".encode("utf-16"), r" is UTF-16: convert the file"),
         (b"en,es\n", r"a.csv is empty"),
         (b"en,es\ra,b\rc,d\r", r":1 has CR without LF"),
         (b"english,es\na,b\n", r":1 has no column en; it has english, es: set data.columns"),

@@ -44,6 +44,12 @@ def test_a_pair_equals_another_whatever_its_spacing_but_not_if_the_border_betwee
     assert digest_pair(*pair) == digest_pair(*same) != digest_pair(*other)
 
 
+def test_quotation_marks_of_html_are_decoded_and_counted_and_other_entities_stay():
+    kept, counts = clean([("It&apos;s &quot;it&#34;.", "Es &#39;eso&apos;."), ("a &amp; b", "a &lt; b")])
+    assert kept == [('It\'s "it".', "Es 'eso'."), ("a &amp; b", "a &lt; b")]
+    assert counts == {"read": 2, "kept": 2, "unescaped": 1}
+
+
 def test_identical_sides_can_be_kept():
     assert clean([("c", "c")], DataConfig(drop_identical=False))[0] == [("c", "c")]
 

@@ -33,6 +33,14 @@ def test_pairs_are_read_in_every_encoding_that_xml_tells(tmp_path: Path, encodin
     assert list(read_tmx(path, DataConfig(src_lang="fr", tgt_lang="en-US"))) == [("seulement", "Only")]
 
 
+def test_a_placeholder_between_words_becomes_a_space_as_a_line_break_would(tmp_path: Path):
+    unit = (
+        '<tu><tuv xml:lang="en"><seg>One<ph>&lt;br/&gt;</ph>two<ph/>.</seg></tuv><tuv xml:lang="es"><seg>Uno <ph/>dos'
+    )
+    (tmp_path / "a.tmx").write_text(f"<tmx><body>{unit}</seg></tuv></tu></body></tmx>")
+    assert list(read_tmx(tmp_path / "a.tmx", DataConfig())) == [("One two.", "Uno dos")]
+
+
 def test_a_memory_is_a_corpus_like_any_other(tmp_path: Path):
     memory = MEMORY.format(encoding="utf-8").encode()
     for ending, content in (("", memory), (".gz", gzip.compress(memory)), (".xz", lzma.compress(memory))):
