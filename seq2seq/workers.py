@@ -77,15 +77,17 @@ def read_ahead(sources: Sequence[Callable[[Start], Iterator[Result]]], start: St
     Raises:
         UserError: a source raised it, or a process was killed.
     """
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # until the new processes ignore them
+    pools, waiting = list[_Pool](), deque[Future[Any]]()
     try:
-        resource_tracker.ensure_running()  # starting it unblocks signals, so it must run already
-        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
-        pools = [_Pool(1, partial(_begin_to_read, source, start), ignored=_STOPS) for source in sources]
-        waiting = deque(pool.submit(_read_next) for pool in pools)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    try:
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # until the new processes ignore them
+        try:
+            resource_tracker.ensure_running()  # starting it unblocks signals, so it must run already
+            signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+            for source in sources:
+                pools.append(_Pool(1, partial(_begin_to_read, source, start), ignored=_STOPS))
+                waiting.append(pools[-1].submit(_read_next))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for pool in cycle(pools):
             item = waiting.popleft().result()
             waiting.append(pool.submit(_read_next))

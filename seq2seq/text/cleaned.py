@@ -36,7 +36,8 @@ def write_cleaned(path: Path, corpora: Sequence[Corpus], data: DataConfig, worke
 
     features = Features({name: Value(kind) for name, kind in _COLUMNS.items()})
     counts: list[Counter[str]] = [Counter() for _ in corpora]
-    with cast(Any, ArrowWriter)(path=str(path), features=features, writer_batch_size=BATCH) as writer:
+    new_writer = cast(Any, ArrowWriter)
+    with path.open("wb") as file, new_writer(stream=file, features=features, writer_batch_size=BATCH) as writer:
         for number, task_counts, columns in workers.map(partial(_clean, data), _tasks(corpora)):
             counts[number].update(task_counts)
             writer.write_batch(dict(zip(_COLUMNS, columns, strict=True)))
@@ -86,7 +87,7 @@ class CleanedText:
 
     def part(self, rows: range) -> "CleanedText":
         """Return neighbouring rows, which are numbered from 0."""
-        return CleanedText(self._rows.select(rows))
+        return CleanedText(self._rows.select(rows if len(rows) else range(0)))  # a range may not begin at the end
 
     def pairs(
         self, is_chosen: Bool[np.ndarray, " n"]
@@ -138,8 +139,11 @@ class CleanedText:
         while True:
             outermost = np.empty(0, _DIGEST)
             for _, digests in self._digests():
-                outermost = np.unique(np.concatenate([outermost, digests]))
-                outermost = outermost[-count:] if largest else outermost[:count]
+                if len(outermost) == count:
+                    digests = digests[digests > outermost[0] if largest else digests < outermost[-1]]
+                if len(digests):
+                    outermost = np.unique(np.concatenate([outermost, digests]))
+                    outermost = outermost[-count:] if largest else outermost[:count]
             rows = self._rows.select(self.rows_of(outermost))[:]
             pairs = zip(rows["src"].to_pylist(), rows["tgt"].to_pylist(), strict=True)
             in_order = sorted({digest_pair(*pair): pair for pair in pairs}.items())

@@ -57,7 +57,7 @@ class Pipeline:
         for corpus in self.splits.corpora:
             check_sides(corpus, self.data)
         sets = {"validation": self._read_validation(), "test": self._read_tests()}
-        with TemporaryDirectory(dir=self.folder) as work:
+        with TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True) as work:
             self._clean(Path(work) / "text.arrow")
             drawn = self._hold_out(sets)
             for (split, name), pairs in drawn.items():
@@ -68,6 +68,7 @@ class Pipeline:
             size = rules.vocab_size(int(self.is_kept.sum()))
             write_files(self.folder, learn_tokenizers(self._kept_pairs, tokenizer_config, size))
             write_pairs(self.folder / "train", self._tokenise())
+            del self.text  # NFS keeps a file that is mapped, and then its folder
         self._require_kept()
         write_pairs(self.folder / "validation", [encode(self.folder, *_sides(validation))])
         write_json(self.folder / TEXTS, {"validation": validation, "tests": tests})

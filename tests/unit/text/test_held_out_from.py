@@ -75,6 +75,13 @@ def test_without_given_sets_only_the_named_corpora_hold_out(own: Path) -> None:
     assert {name: len(pairs) for name, pairs in prepared.tests.items()} == {"train": 15, "own": 5}
 
 
+@pytest.mark.parametrize("train", [["same.tsv", "own.tsv"], ["own.tsv", "same.tsv"]])
+def test_a_corpus_without_a_pair_left_is_refused_wherever_it_stands(own: Path, train: list[str]) -> None:
+    (own / "same.tsv").write_text("a\ta\n" * 100)
+    with pytest.raises(UserError, match=r"takes more than half of 0 training pairs of same\.tsv"):
+        run(own, train=train, held_out_from=["same"])
+
+
 def test_what_cannot_be_held_out_is_refused_by_name(own: Path) -> None:
     with pytest.raises(UserError, match=r"data.held_out_from has mine, which names none of the corpora: own.tsv; lea"):
         run(own, train=["own.tsv"], held_out_from=["mine"])

@@ -50,7 +50,7 @@ def prepare_into(cache: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, **c
 def test_batches_of_any_size_for_one_or_two_processes_give_the_same_bytes(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest, splits: str
 ):
-    expected = prepare_into(tmp_path / "one", corpus, monkeypatch, **SPLITS[splits])
+    expected = prepare_into(tmp_path / "o::ne", corpus, monkeypatch, **SPLITS[splits])
     request.getfixturevalue("small_batches")
     assert prepare_into(tmp_path / "batches", corpus, monkeypatch, **SPLITS[splits]) == expected
     assert prepare_into(tmp_path / "two", corpus, monkeypatch, num_proc=2, **SPLITS[splits]) == expected

@@ -9,10 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seq2seq import workers
 from seq2seq.errors import UserError
 from seq2seq.workers import read_ahead
 from tests.thin import thin
@@ -56,6 +59,21 @@ def test_a_killed_reading_process_is_named_in_one_line():
     process.kill()
     with pytest.raises(UserError, match=r"a process that reads the training text ended, perhaps for want of memory"):
         list(itertools.islice(items, 100_000))
+    assert not multiprocessing.active_children()
+
+
+def test_a_second_process_that_cannot_start_is_named_and_the_first_ends(monkeypatch: pytest.MonkeyPatch):
+    submit, calls = workers._Pool.submit, list[None]()
+
+    def start_once(pool: Any, function: Any) -> Any:
+        calls.append(None)
+        if len(calls) > 1:
+            raise BrokenProcessPool("no more processes")
+        return submit(pool, function)
+
+    monkeypatch.setattr(workers._Pool, "submit", start_once)
+    with pytest.raises(UserError, match=r"a process that reads the training text ended"):
+        next(read_ahead([counting, counting], {"epoch": 0}))
     assert not multiprocessing.active_children()
 
 
