@@ -141,7 +141,7 @@ M.on_train_batch_start = kill
 
 
 ENDLESS = (*VARIANTS["subwords"], "trainer.validate_every=100000", "training.schedule=constant", "name=run")
-LOST_READER = "the process that reads the training text ended, perhaps for want of memory"
+LOST_READER = "a process that reads the training text ended, perhaps for want of memory"
 
 
 def test_when_the_process_that_reads_text_dies_training_says_so_and_can_go_on(
