@@ -62,13 +62,8 @@ def run(plan: Plan, device: torch.device) -> Results:
     Raises:
         UserError: the text or hunspell is missing, or a run fails.
     """
-    settings = [
-        *TRACKS["mixed"].settings,
-        *MEASURED,
-        f"data.root={plan.data.resolve()}",
-        "search.repair=false",
-        "data.held_out=1",
-    ]
+    settings = [*TRACKS["mixed"].settings, *MEASURED, f"data.root={plan.data.resolve()}"]
+    settings += ["search.repair=false", "data.held_out=1"]
     settings += [f"training.max_tokens={plan.max_tokens}", f"training.learning_rate={plan.learning_rate}"]
     settings += ["training.warmup_steps=50", "trainer=cpu" if device.type == "cpu" else "trainer=gpu"]
     settings += [f"init={plan.init.resolve()}"] if plan.init else []

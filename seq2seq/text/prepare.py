@@ -26,7 +26,7 @@ from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.workers import Processes
 
 logger = logging.getLogger(__name__)
-_FORMAT = 3  # version of the cache's format: raise it whenever the same inputs give different files
+_FORMAT = 4  # version of the cache's format: raise it whenever the same inputs give different files
 # Settings that decide only where text is and how many processes prepare it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
 # Settings that decide only in what order text comes, or that name corpora: the held-out corpora count by their numbers.
