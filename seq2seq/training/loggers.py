@@ -60,6 +60,7 @@ def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
     """Return a Weights & Biases logger, which is online unless WANDB_MODE says otherwise."""
     from wandb import Error, Settings
 
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # otherwise wandb sends crash reports, also offline
     run_id = known or secrets.token_hex(4)
     logger = Wandb(
         save_dir=folder,
@@ -73,10 +74,8 @@ def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
     try:
         _ = logger.experiment  # starts or continues the logged run
     except Error as error:
-        raise UserError(
-            f"logger=wandb: Weights & Biases cannot be used ({in_short(error)}): run `wandb login`, or set the "
-            "environment's WANDB_MODE=offline"
-        ) from error
+        advice = "run `wandb login`, or set the environment's WANDB_MODE=offline"
+        raise UserError(f"logger=wandb: Weights & Biases cannot be used ({in_short(error)}): {advice}") from error
     _write_id(folder, "wandb", run_id)
     return logger
 

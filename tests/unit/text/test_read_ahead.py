@@ -63,15 +63,11 @@ def test_a_killed_reading_process_is_named_in_one_line():
 
 
 def test_a_second_process_that_cannot_start_is_named_and_the_first_ends(monkeypatch: pytest.MonkeyPatch):
-    submit, calls = workers._Pool.submit, list[None]()
+    def fail(*_: Any) -> Any:
+        raise BrokenProcessPool("no more processes")
 
-    def start_once(pool: Any, function: Any) -> Any:
-        calls.append(None)
-        if len(calls) > 1:
-            raise BrokenProcessPool("no more processes")
-        return submit(pool, function)
-
-    monkeypatch.setattr(workers._Pool, "submit", start_once)
+    answers = [fail, workers._Pool.submit]
+    monkeypatch.setattr(workers._Pool, "submit", lambda *given: answers.pop()(*given))
     with pytest.raises(UserError, match=r"a process that reads the training text ended"):
         next(read_ahead([counting, counting], {"epoch": 0}))
     assert not multiprocessing.active_children()

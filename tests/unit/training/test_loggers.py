@@ -1,5 +1,6 @@
 """Loggers write into the run's folder, and a resumed run goes on in the same logged run."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,10 @@ def test_weights_and_biases_that_cannot_be_used_is_one_line(folder: Path, monkey
         raise wandb.Error("no such server")  # a real server that is not there would be waited for
 
     monkeypatch.setattr(wandb, "init", refuse)
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "")
+    monkeypatch.delenv("WANDB_ERROR_REPORTING")  # the first line brings it back after the test
     message = r"^logger=wandb: Weights & Biases cannot be used \(.*\): run `wandb login`, or set .* WANDB_MODE=offline$"
     with pytest.raises(UserError, match=message):
         make_loggers(Config(logger=LoggerConfig(wandb=True)), folder)
     assert not (folder / "loggers.json").exists()
+    assert os.environ["WANDB_ERROR_REPORTING"] == "false"  # offline, nothing is sent
