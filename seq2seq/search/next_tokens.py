@@ -87,10 +87,6 @@ class NextTokens:
 
 
 def require_numbers(log_probs: Float[np.ndarray, "..."]) -> None:
-    """Refuse the log-probabilities of a damaged model.
-
-    Raises:
-        UserError: one of them is NaN.
-    """
+    """Refuse the log-probabilities of a damaged model."""
     if np.isnan(log_probs).any():
         raise UserError("the model's scores are not numbers (NaN): its weights are damaged, train it again")

@@ -72,8 +72,7 @@ class Cleaner:
                 continue
             if any(map(_ESCAPED.search, pair)):
                 counts[UNESCAPED] += 1
-                pair = _unescape(pair[0]), _unescape(pair[1])
-            src, tgt = normalise(pair[0]), normalise(pair[1])
+            src, tgt = (normalise(_ESCAPED.sub(lambda found: html.unescape(found[0]), side)) for side in pair)
             reason = self._reason(src, tgt)
             counts[reason or "kept"] += 1
             if reason is None:
@@ -94,10 +93,6 @@ class Cleaner:
         if self._languages is not None and not self._languages.fit(src, tgt):
             return "language"
         return None
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda found: html.unescape(found[0]), text)
 
 
 def digest_pair(src: str, tgt: str) -> bytes:

@@ -52,20 +52,29 @@ def _read_lines(
             yield record
 
 
-def _parse_tsv(line: str, data: DataConfig) -> Pair:
-    fields = found = line.split("\t")
+def _read_tsv(path: Path, data: DataConfig, begin: int = 0) -> Iterator[Record]:
+    """Read two columns: those of data.columns, or those of a download of pairs that the first line shows."""
+    first = next(iter(Lines(path)), "")
+    fields = first.split("\t") if isinstance(first, str) else []
+    columns, width = (0, 1), 2
     if data.columns and all(map(str.isdecimal, data.columns)):
-        found = [fields[int(column) - 1] for column in data.columns if 0 < int(column) <= len(fields)]
-    elif (
-        len(fields) == 4 and fields[0].isdecimal() and fields[2].isdecimal()
-    ):  # a download of Tatoeba: numbers of texts
-        found = fields[1::2]
+        (left, right), width = map(int, data.columns), 0
+        columns = left - 1, right - 1
+    elif len(fields) == 4 and fields[0].isdecimal() and fields[2].isdecimal():  # of Tatoeba: numbers of the texts
+        columns, width = (1, 3), 4
     elif len(fields) == 3 and fields[2].startswith("CC-BY"):  # of manythings.org: licence and authors
-        found = fields[:2]
-    if len(found) != 2:
+        width = 3
+    yield from _read_lines(partial(_parse_tsv, columns, width), path, data, begin)
+
+
+def _parse_tsv(columns: tuple[int, int], width: int, line: str, data: DataConfig) -> Pair:
+    """Return two columns of a line with so many columns; 0: with any number."""
+    fields = line.split("\t")
+    if width not in (0, len(fields)) or not all(0 <= column < len(fields) for column in columns):
         expected = "source<TAB>target, or data.columns=[1,2] for the first two of more"
+        expected = f"{width} as in the first line" if width > 2 else expected
         raise UserError(f"has {len(fields)} tab-separated fields, expected {expected}")
-    src, tgt = reversed(found) if data.is_swapped else found
+    src, tgt = (fields[column] for column in (reversed(columns) if data.is_swapped else columns))
     return src, tgt
 
 
@@ -309,7 +318,7 @@ def _base_language(language: str) -> str:
 # ending of a file that holds pairs → its reader, which takes the path and the settings. A reader of LINES also takes a
 # byte of a file that is not compressed: it reads the lines that begin there or later.
 READERS: dict[str, Callable[..., Iterator[Record]]] = {
-    ".tsv": partial(_read_lines, _parse_tsv),
+    ".tsv": _read_tsv,
     ".csv": _read_csv,
     ".jsonl": partial(_read_lines, _parse_json),
     ".tmx": read_tmx,

@@ -215,8 +215,7 @@ def test_liberties_of_the_formats_are_taken(tmp_path: Path, name: str, content: 
 def test_two_of_more_columns_of_a_tsv_are_found_or_named(tmp_path: Path, line: str, columns: list[str]):
     (tmp_path / "a.tsv").write_text(line + "\n")
     assert read("a.tsv", tmp_path, columns=columns) == [("Go on.", "Sigue.")]
-    swapped = read("a.tsv", tmp_path, columns=columns, src_lang="es", tgt_lang="en", languages=["en", "es"])
-    assert swapped == [("Sigue.", "Go on.")]
+    assert read("a.tsv", tmp_path, columns=columns, languages=["en", "es"], **REVERSED) == [("Sigue.", "Go on.")]
 
 
 @pytest.mark.parametrize("column", ["0", "3"])
@@ -236,7 +235,8 @@ DEFECTS = {  # the file's content, and what is said of the file or, if the conte
     "a.tsv": [
         (b"a\tb\nab\n", r":2 has 1 tab-separated fields, expected source<TAB>target"),
         (b"a\tb\tc\n", r":1 has 3 tab-separated fields, .*, or data.columns=\[1,2\] for the first two of more"),
-        (b"1\ta\tx\tb\n", r":1 has 4 tab-separated fields, expected source<TAB>target"),
+        (b"1\ta\t2\tb\na\tb\n", r":2 has 2 tab-separated fields, expected 4 as in the first line"),
+        (b"a\tb\n12\ta\t13\tb\n", r":2 has 4 tab-separated fields, expected source<TAB>target"),  # a lost line end
         ("a\tb".encode("utf-16"), r" is UTF-16: convert the file to UTF-8, for instance with iconv"),
         (b"a\tb\n\n", r":2 has 1 tab-separated fields, expected source"),
         (b"a\tb\na\tni\xf1o\n", r":2 is not UTF-8 \(byte 0xf1 at column 5\)"),
