@@ -41,6 +41,8 @@ class Budget(Timer):
     once. Lightning restores the former handlers when training ends.
     """
 
+    state_key = "Budget"  # pyright: ignore[reportIncompatibleMethodOverride] (Lightning's is a property)
+
     def __init__(self, max_steps: int, max_time: timedelta | None) -> None:
         super().__init__()  # Lightning's own limit would skip a validation that is due when the run is resumed
         self.max_steps, self.max_time = max_steps, max_time
@@ -139,6 +141,12 @@ class Patience(EarlyStopping):
         super().__init__(monitor, patience=patience, mode=mode, check_on_train_epoch_end=False)
         self.best_loss = math.inf  # nats per target token
 
+    @property
+    def state_key(self) -> str:
+        """The name of the state in a checkpoint."""
+        state_of = {"monitor": self.monitor, "mode": self.mode}
+        return f"Patience{state_of}"
+
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Restart the count if the loss is the lowest so far; else count by the monitored value."""
         loss = float(trainer.callback_metrics.get("val_loss", math.nan))
@@ -197,6 +205,8 @@ class RunningAverage(WeightAveraging):
     The share kept in update n is min(decay, (1 + n) / (10 + n)), so that the first weights do not dominate a short run.
     Validation, checkpoints' `state_dict` and the final model use the average.
     """
+
+    state_key = "RunningAverage"  # pyright: ignore[reportIncompatibleMethodOverride] (Lightning's is a property)
 
     def __init__(self, decay: float) -> None:
         super().__init__()

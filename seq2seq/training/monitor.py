@@ -32,6 +32,8 @@ class Meter(Callback):
     It logs after every `every` updates, and before each validation, also the validation at the end of a run.
     """
 
+    state_key = "Meter"  # pyright: ignore[reportIncompatibleMethodOverride] (Lightning's is a property)
+
     def __init__(
         self,
         every: int,

@@ -87,7 +87,7 @@ def training_end(trainer: L.Trainer, updates_per_epoch: float) -> TrainingEnd:
         seconds=budget.time_elapsed(),
         is_out_of_patience=any(c.is_out for c in trainer.callbacks if isinstance(c, Patience)),  # type: ignore[attr-defined]
         stopped_by=budget.stopped_by,
-        best=callback_of(trainer, Checkpoints).best(),
+        best=callback_of(trainer, Checkpoints).kept.best(),
         hardware=hardware(trainer),
         device=trainer.strategy.root_device,
     )

@@ -14,7 +14,8 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoint_files import describe_run, newest_checkpoint, require_same_run
-from seq2seq.training.checkpoints import RECORD, link
+from seq2seq.training.checkpoint_io import link
+from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.early_checks import is_done
 from seq2seq.training.lock import is_held, lock_folder
 from seq2seq.training.processes import agree

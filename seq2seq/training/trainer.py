@@ -11,7 +11,7 @@ import lightning as L
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import make_callbacks
-from seq2seq.training.checkpoints import DurableIO
+from seq2seq.training.checkpoint_io import DurableIO
 from seq2seq.training.loggers import make_loggers
 from seq2seq.training.processes import make_strategy, uses_gpu
 from seq2seq.training.replay import records_updates

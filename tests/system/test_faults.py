@@ -141,7 +141,7 @@ def test_a_full_disk_while_saving_leaves_the_previous_checkpoint(launcher: Launc
 def test_a_disk_that_takes_no_more_keeps_the_checkpoint_before(launcher: Launcher, workdir: Path) -> None:
     """By a limit on the size of files, which needs no rights."""
     code = (
-        "import resource, signal\nfrom seq2seq.training import checkpoints as c\nsave = c.DurableIO.save_checkpoint\n"
+        "import resource, signal\nfrom seq2seq.training import checkpoint_io as c\nsave = c.DurableIO.save_checkpoint\n"
         "def limited(self, *a, **k):\n"
         "    if c.list_checkpoints(c.Path('runs/run/checkpoints')):\n"
         "        resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))\n"

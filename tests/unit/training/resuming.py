@@ -100,7 +100,7 @@ def straight_run(config: Config, data: PreparedData, folder: Path) -> tuple[Any,
     def keep(self: Checkpoints, trainer: L.Trainer) -> None:
         save(self, trainer)
         copy = folder / f"{len(saved):02d}-{trainer.global_step}{'-pending' * self._pending}.ckpt"
-        saved.append(Path(shutil.copy(list_checkpoints(self.folder)[-1], copy)))
+        saved.append(Path(shutil.copy(list_checkpoints(self.kept.folder)[-1], copy)))
 
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -18,7 +18,8 @@ from seq2seq.settings.data import DataConfig
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.training.checkpoint_files import newest_checkpoint, read_checkpoint
-from seq2seq.training.checkpoints import RECORD, Checkpoints
+from seq2seq.training.checkpoints import RECORD
+from seq2seq.training.kept_checkpoints import KeptCheckpoints
 from seq2seq.training.run_folder import prepare_folder
 from seq2seq.training.run_state import list_resumable
 
@@ -133,10 +134,10 @@ def test_another_programs_checkpoint_is_refused(tmp_path: Path) -> None:
     "name", ["../../victim", "/etc/passwd", "best-step=0000001-val_bleu=1.ckpt/../x", "victim.ckpt"]
 )
 def test_a_checkpoint_cannot_have_other_files_deleted(tmp_path: Path, name: str) -> None:
-    callback = Checkpoints(tmp_path, Config(), {})
+    kept = KeptCheckpoints(tmp_path, "val_bleu", keep_last=1, keep_best=1)
     for state in ({"scores": {name: 1.0}, "named": {}}, {"scores": {}, "named": {"step=0000001.ckpt": [name]}}):
         with pytest.raises(UserError, match="as one of the best: it is forged"):
-            callback.load_state_dict(state)
+            kept.load_state_dict(state)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,13 @@ def test_the_straight_run_has_what_the_others_are_compared_with(straight: tuple[
     assert len(list(folder.glob("checkpoints/best-*.ckpt"))) == 3  # two at a time
 
 
+def test_checkpoints_of_earlier_versions_have_the_states_of_these_names(straight: tuple[Any, ...]) -> None:
+    """A callback that has another name finds no state, and Lightning resumes without it."""
+    states = torch.load(straight[1][-1], weights_only=True)["callbacks"]
+    patience = "Patience{'monitor': 'val_loss', 'mode': 'min'}"
+    assert states.keys() == {"Budget", "Meter", "RunningAverage", patience, "Checkpoints"}
+
+
 @pytest.mark.parametrize("number", thin(range(12), [3, 8]))  # the first is a pending validation
 def test_every_checkpoint_leads_to_the_same_end(
     config: Config, data: PreparedData, straight: tuple[Any, ...], number: int, tmp_path: Path

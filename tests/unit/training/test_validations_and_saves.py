@@ -17,7 +17,8 @@ from seq2seq.settings.config import Config
 from seq2seq.text.batching import Batch
 from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import Budget
-from seq2seq.training.checkpoints import Checkpoints, DurableIO, link
+from seq2seq.training.checkpoint_io import DurableIO, link
+from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.run_files import list_checkpoints, step_of
 from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run
 
@@ -93,7 +94,7 @@ def test_a_missing_second_name_is_given_on_resume(
     (tmp_path / "run/checkpoints").mkdir(parents=True)
     newest = Path(shutil.copy(straight[1][11], tmp_path / "run/checkpoints/step=0000011.ckpt"))
     trainer, _ = run(changed(config, max_steps=UPDATES + 1), data, tmp_path / "run", newest)
-    best = next(c for c in trainer.callbacks if isinstance(c, Checkpoints)).best()  # type: ignore[attr-defined]
+    best = next(c for c in trainer.callbacks if isinstance(c, Checkpoints)).kept.best()  # type: ignore[attr-defined]
     assert [path.exists() for path in best if "step=0000011" in path.name] == [True]
 
 
