@@ -8,6 +8,7 @@ from seq2seq.settings.checks import NumberOrAuto, check_choices, check_ranges, r
 from seq2seq.settings.rules import AUTO
 
 OF_BOTH = {"architecture", "d_model", "num_encoder_layers", "num_decoder_layers", "dropout", "attention_dropout"}
+DROPOUTS = ("dropout", "attention_dropout", "ffn_dropout")  # settings that the weights do not depend on
 OF_RECURRENT = {"attention"}  # the others are the Transformer's
 
 
@@ -66,9 +67,9 @@ class ModelConfig:
             self,
             **dict.fromkeys(("d_model", "num_heads", "d_ff"), (1, 1 << 18)),
             **dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), (1, 1000)),
-            **dict.fromkeys(("dropout", "attention_dropout", "ffn_dropout"), (0, math.inf)),
+            **dict.fromkeys(DROPOUTS, (0, math.inf)),
         )
-        for key in ("dropout", "attention_dropout", "ffn_dropout"):
+        for key in DROPOUTS:
             value = getattr(self, key)
             require(value == AUTO or value < 1, f"model.{key}={value} must be in [0, 1)")
         if self.architecture != "transformer":

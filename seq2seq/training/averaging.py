@@ -6,18 +6,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from seq2seq import __version__
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.pickled_weights import DamagedError
-from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.model import DROPOUTS, ModelConfig
 from seq2seq.training.checkpoint_files import read_checkpoint
-from seq2seq.training.finetune import NO_SIZES, mean_weights
-from seq2seq.training.report import NETWORKS
+from seq2seq.training.report import NETWORKS, front_matter
 
-_STEP = re.compile(r"step=(\d+)")
+_STEP = re.compile(r"(?:best-)?step=(\d+)")
 
 
 def average_bundles(folders: Sequence[Path], output: Path) -> list[str]:
@@ -29,13 +29,14 @@ def average_bundles(folders: Sequence[Path], output: Path) -> list[str]:
     """
     if len(folders) < 2:
         raise UserError(f"{len(folders)} model: give --model at least twice, or --run with --last")
-    bundles, names = [load_bundle(folder) for folder in folders], [str(folder) for folder in folders]
-    for name, bundle in zip(names, bundles, strict=True):
-        theirs, ours = (f"{one.src_lang}→{one.tgt_lang}" for one in (bundle.config, bundles[0].config))
+    bundles = {str(folder): load_bundle(folder) for folder in folders}
+    first, *_ = bundles
+    for name, bundle in bundles.items():
+        theirs, ours = (f"{one.src_lang}→{one.tgt_lang}" for one in (bundle.config, bundles[first].config))
         if theirs != ours:
-            raise UserError(f"{name} translates {theirs}, but {names[0]} {ours}: only like models have a mean")
-        _require_like(name, asdict(bundle.config.model), _hash(bundle), bundles[0], names[0])
-    return _write([bundle.model.state_dict() for bundle in bundles], names, bundles[0], output)
+            raise UserError(f"{name} translates {theirs}, but {first} {ours}: only like models have a mean")
+        _require_like(name, asdict(bundle.config.model), bundle.tokenizer.digest[:16], bundles[first], first)
+    return _write({name: bundle.model.state_dict() for name, bundle in bundles.items()}, bundles[first], output)
 
 
 def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
@@ -55,17 +56,13 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
             f"lower it, or let a run keep so many, with trainer.keep_last={last} or training.keep_best={last}"
         )
     paths = [by_update[update] for update in sorted(by_update)[-last:]]
-    states = [read_weights(path, run, bundle) for path in paths]
-    return _write(states, [str(path) for path in paths], bundle, output)
+    return _write({str(path): read_weights(path, run, bundle) for path in paths}, bundle, output)
 
 
 def checkpoints_by_update(run: Path) -> dict[int, Path]:
     """Return a run's checkpoints, the best ones too, by the number of updates."""
-    by_update = {}
-    for path in sorted((run / "checkpoints").glob("*.ckpt")):
-        if (found := _STEP.search(path.name)) and not path.name.startswith("damaged-"):
-            by_update[int(found[1])] = path
-    return by_update
+    paths = sorted((run / "checkpoints").glob("*.ckpt"))
+    return {int(found[1]): path for path in paths if (found := _STEP.match(path.name))}
 
 
 def read_weights(path: Path, run: Path, bundle: Bundle) -> dict[str, Tensor]:
@@ -75,15 +72,14 @@ def read_weights(path: Path, run: Path, bundle: Bundle) -> dict[str, Tensor]:
         UserError: the checkpoint is damaged, or belongs to another model.
     """
     try:
-        found = read_checkpoint(path, "cpu")
-        if not {"belongs_to", "state_dict"} <= found.keys():
+        checkpoint = read_checkpoint(path, "cpu")
+        if not {"belongs_to", "state_dict"} <= checkpoint.keys():
             raise DamagedError("it holds no weights")
     except DamagedError as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from a copy, or remove it") from error
-    belongs = found["belongs_to"]
-    sizes = {name: belongs.get(name, default) for name, default in asdict(ModelConfig()).items()}
-    _require_like(str(path), sizes, str(belongs.get("vocabulary")), bundle, str(run / "model"))
-    weights = {name.removeprefix("model."): tensor for name, tensor in found["state_dict"].items()}
+    identity = asdict(ModelConfig()) | checkpoint["belongs_to"]  # older checkpoints lack the newer settings
+    _require_like(str(path), identity, str(identity.get("vocabulary")), bundle, str(run / "model"))
+    weights = {name.removeprefix("model."): tensor for name, tensor in checkpoint["state_dict"].items()}
     if weights.keys() != bundle.model.state_dict().keys():  # LoRA's of an earlier version, for example
         raise UserError(f"{path} has other weights than {run / 'model'}: only weights of the same layers have a mean")
     return weights
@@ -92,39 +88,31 @@ def read_weights(path: Path, run: Path, bundle: Bundle) -> dict[str, Tensor]:
 def _require_like(name: str, sizes: Mapping[str, Any], vocabulary: str, like: Bundle, like_name: str) -> None:
     """Refuse weights of other sizes or of another vocabulary than a bundle's."""
     for key, value in asdict(like.config.model).items():
-        if key not in NO_SIZES and sizes[key] != value:
+        if key not in DROPOUTS and sizes[key] != value:
             raise UserError(
                 f"{name} has {key}={sizes[key]}, but {like_name} has {value}: only models of the same sizes have a mean"
             )
-    if vocabulary != _hash(like):
+    if vocabulary != like.tokenizer.digest[:16]:
         raise UserError(f"{name} has another vocabulary than {like_name}: a mean needs the same tokenizer")
 
 
-def _hash(bundle: Bundle) -> str:
-    """Return the tokenizer's hash, as checkpoints hold it in `belongs_to`."""
-    return bundle.tokenizer.digest[:16]
+def mean_weights(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the mean of each weight, computed in float64, so that the mean of equal weights equals them exactly."""
+    return {
+        name: torch.stack([state[name].double() for state in states]).mean(0).to(first.dtype)
+        for name, first in states[0].items()
+    }
 
 
-def _write(states: Sequence[Mapping[str, Tensor]], names: list[str], like: Bundle, output: Path) -> list[str]:
-    like.model.load_state_dict(mean_weights(states))
-    like.config.calibration = None  # it belongs to other weights
-    save_bundle(output, like, average_card(names, like), is_new=True)
-    return names
-
-
-def average_card(names: Sequence[str], bundle: Bundle) -> str:
-    """Return the model card of a mean, which lists the averaged models."""
-    config = bundle.config
-    parameters = sum(weights.numel() for weights in bundle.model.parameters())
-    listed = "\n".join(f"- `{name}`" for name in names)
-    return f"""---
-language: [{config.src_lang}, {config.tgt_lang}]
-pipeline_tag: translation
-library_name: seq2seq
-tags: [translation, {config.model.architecture}]
----
-
-# {config.src_lang}→{config.tgt_lang} translation, the mean of {len(names)} models
+def _write(states: Mapping[str, Mapping[str, Tensor]], like: Bundle, output: Path) -> list[str]:
+    """Write the mean of the weights of each name as a bundle with the settings of another one."""
+    config, model = like.config, like.model
+    model.load_state_dict(mean_weights(list(states.values())))
+    config.calibration = None  # it belongs to other weights
+    listed = "\n".join(f"- `{name}`" for name in states)
+    parameters = sum(weights.numel() for weights in model.parameters())
+    card = f"""{front_matter(config.src_lang, config.tgt_lang, config.model.architecture)}
+# {config.src_lang}→{config.tgt_lang} translation, the mean of {len(states)} models
 
 {NETWORKS[config.model.architecture]} of {parameters:,} parameters. Each weight is the mean of these models' weights,
 made by `seq2seq average` {__version__}; data, recipe and licence are theirs:
@@ -133,3 +121,5 @@ made by `seq2seq average` {__version__}; data, recipe and licence are theirs:
 
 Its scores are not theirs and were not measured: `seq2seq translate --model FOLDER --input FILE --reference FILE`.
 """
+    save_bundle(output, like, card, is_new=True)
+    return list(states)

@@ -31,8 +31,8 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.dataset import PreparedData, trained_length
 from seq2seq.text.loading import validation_loaders
+from seq2seq.training.averaging import mean_weights
 from seq2seq.training.checkpoint_files import read_checkpoint
-from seq2seq.training.finetune import mean_weights
 from seq2seq.training.measurement import (
     Tests,
     calibrate_on,

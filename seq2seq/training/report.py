@@ -231,6 +231,17 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
+def front_matter(src_lang: str, tgt_lang: str, architecture: str) -> str:
+    """Return the head of a model card, which the Hugging Face hub reads."""
+    return f"""---
+language: [{src_lang}, {tgt_lang}]
+pipeline_tag: translation
+library_name: seq2seq
+tags: [translation, {architecture}]
+---
+"""
+
+
 def model_card(
     config: Config,
     facts: Mapping[str, Any],
@@ -258,13 +269,7 @@ def model_card(
     else:
         ended += f"Validation loss: {facts['validation_loss']} nats per token."
     corpora = ", ".join(f"`{Path(file['name']).name}`" for file in facts["data"]["files"])
-    return f"""---
-language: [{src}, {tgt}]
-pipeline_tag: translation
-library_name: seq2seq
-tags: [translation, {config.model.architecture}]
----
-
+    return f"""{front_matter(src, tgt, config.model.architecture)}
 # {config.name}: {src}→{tgt} translation
 
 {NETWORKS[config.model.architecture]} of {facts["parameters"]:,} parameters, trained by `seq2seq` {facts["version"]}.

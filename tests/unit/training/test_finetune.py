@@ -11,7 +11,8 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
-from seq2seq.training.finetune import make_model, mean_weights, start_from_bundle
+from seq2seq.training.averaging import mean_weights
+from seq2seq.training.finetune import make_model, start_from_bundle
 
 
 def test_a_mean_of_equal_weights_is_the_same_to_the_last_bit() -> None:
