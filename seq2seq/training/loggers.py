@@ -9,9 +9,7 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
@@ -20,8 +18,6 @@ from seq2seq.errors import UserError, in_short
 from seq2seq.settings.config import Config, flatten
 from seq2seq.training.processes import rank
 from seq2seq.training.run_files import read_table, rewrite, write_text
-
-IDS = "loggers.json"
 
 
 def make_loggers(config: Config, folder: Path) -> list[Logger]:
@@ -32,11 +28,17 @@ def make_loggers(config: Config, folder: Path) -> list[Logger]:
         loggers.append(TensorBoardLogger(folder, name="", version=""))
     if rank() > 0:
         return loggers
-    known = _read_ids(folder)
-    if config.logger.wandb:
-        loggers.append(_wandb(config, folder, known.get("wandb")))
-    if config.logger.mlflow:
-        loggers.append(_mlflow(config, folder, known.get("mlflow")))
+    path = folder / "loggers.json"
+    try:
+        ids = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read: delete it, and the run is logged as a new one") from error
+    for name, make in (("wandb", _wandb), ("mlflow", _mlflow)):
+        if getattr(config.logger, name):
+            logger = make(config, folder, ids.get(name))
+            loggers.append(logger)
+            ids[name] = logger.version
+            write_text(path, json.dumps(ids, indent=2) + "\n")
     return loggers
 
 
@@ -50,22 +52,20 @@ class Wandb(WandbLogger):
     """Lightning's logger, but it closes the logged run, which the next run of a sweep would otherwise continue."""
 
     def finalize(self, status: str) -> None:
-        """Close the logged run."""
+        """Close the logged run, which has begun."""
         super().finalize(status)
-        if self._experiment is not None:  # the public `experiment` would start a logged run
-            self._experiment.finish(exit_code=int(status != "success"))
+        self.experiment.finish(exit_code=int(status != "success"))
 
 
-def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
+def _wandb(config: Config, folder: Path, known: str | None) -> Logger:
     """Return a Weights & Biases logger, which is online unless WANDB_MODE says otherwise."""
     from wandb import Error, Settings
 
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # otherwise wandb sends crash reports, also offline
-    run_id = known or secrets.token_hex(4)
     logger = Wandb(
         save_dir=folder,
         name=folder.name,
-        version=run_id,
+        version=known or secrets.token_hex(4),
         project=config.logger.project,
         config=flatten(config),
         settings=Settings(console="off", quiet=True),
@@ -76,11 +76,10 @@ def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
     except Error as error:
         advice = "run `wandb login`, or set the environment's WANDB_MODE=offline"
         raise UserError(f"logger=wandb: Weights & Biases cannot be used ({in_short(error)}): {advice}") from error
-    _write_id(folder, "wandb", run_id)
     return logger
 
 
-def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
+def _mlflow(config: Config, folder: Path, known: str | None) -> Logger:
     """Return an MLflow logger for the server of MLFLOW_TRACKING_URI, by default for the run's folder."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     uri = os.environ.get("MLFLOW_TRACKING_URI")
@@ -92,32 +91,13 @@ def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
     logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(logging.ERROR)  # "Experiment … not found"
     try:
         logger = MLFlowLogger(config.logger.project, folder.name, uri, run_id=known)
-        run_id = logger.run_id
-        assert run_id is not None
         if known:
-            logger.experiment.update_run(run_id, status="RUNNING")
+            logger.experiment.update_run(known, status="RUNNING")
         else:
             logger.log_hyperparams(flatten(config))
     except (MlflowException, OSError) as error:
         raise UserError(f"logger=mlflow: {uri} cannot be used ({in_short(error)})") from error
-    _write_id(folder, "mlflow", run_id)
     return logger
-
-
-def _read_ids(folder: Path) -> Mapping[str, Any]:
-    """Return the ids of the logged runs, by logger."""
-    path = folder / IDS
-    if not path.exists():
-        return {}
-    try:
-        ids = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise UserError(f"{path} cannot be read: delete it, and the run is logged as a new one") from error
-    return ids if isinstance(ids, dict) else {}
-
-
-def _write_id(folder: Path, name: str, run_id: str) -> None:
-    write_text(folder / IDS, json.dumps({**_read_ids(folder), name: run_id}, indent=2) + "\n")
 
 
 class Table(ExperimentWriter):
