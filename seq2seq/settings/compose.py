@@ -29,6 +29,11 @@ from seq2seq.settings.rules import AUTO
 
 _MAX_SUGGESTIONS = 3
 MAX_NAME = 100  # characters of a run's derived name
+# what Hydra and OmegaConf say: that there is no such key, which key it is, and of a value and its override
+_UNKNOWN = re.compile(r"Key '.*' (?:not in '|is not in struct)")
+_KEY = re.compile(r"Could not override '(.+?)'|full_key: (\S+)")
+_MERGING = re.compile(r"^Error merging override (\S+).*")
+_FLOAT_FOR_INTEGER = re.compile(r"Error merging override (\S+)[^']*'(-?\d+)\.0' of type 'float'")
 
 
 def home() -> Path:
@@ -185,32 +190,32 @@ def _rewritten(argument: str, folders: Sequence[Path]) -> str:
 def one_line(error: Exception) -> str:
     """Return an error in one line; Hydra's errors have several lines, and a cause with the reason."""
     message, cause = str(error).strip(), str(error.__cause__ or "").strip()
-    key = re.search(r"Could not override '(.+?)'", message) or re.search(r"full_key: (\S+)", f"{message}\n{cause}")
     if isinstance(error, UserError):
         return " ".join(message.split())
-    if key and re.search(r"Key '.*' (not in '|is not in struct)", f"{message}\n{cause}"):
-        return unknown_setting(key[1], known_settings())
-    if isinstance(error, MissingConfigException) and (error.missing_cfg_file or "").count("/"):
-        return _missing_option(error, message)
+    if isinstance(error, MissingConfigException) and "/" in (error.missing_cfg_file or ""):
+        return _missing_option(error)
     if isinstance(error, OverrideParseException):
         reason = message.splitlines()[0]
         return f"{in_short(error.override)}: {reason} (quote a value with special characters: key=\"'…'\")"
     if isinstance(error, OSError) and error.filename:  # an option whose name no file can have
         return f"{in_short(Path(str(error.filename)).stem)}: {error.strerror}"
+    both = f"{message}\n{cause}"
+    if _UNKNOWN.search(both) and (key := _KEY.search(both)):
+        return unknown_setting(key[1] or key[2], known_settings())
     if "must be a string or a list. Got NoneType" in message:
         return "a group cannot be null: to choose none of its options, write ~GROUP"
-    if number := re.search(r"Error merging override (\S+)[^']*'(-?\d+)\.0' of type 'float'", f"{message} {cause}"):
+    if number := _FLOAT_FOR_INTEGER.search(both):
         return f"{number[1]}: write this whole number with digits only, as {number[2]}"
     if not cause:
         return " ".join(message.partition("Config search path")[0].split()) or type(error).__name__
-    first = re.sub(r"^Error merging override (\S+).*", r"\1", message.splitlines()[0])
-    return f"{first} ({cause.splitlines()[0]})"
+    override = _MERGING.sub(r"\1", message.splitlines()[0])
+    return f"{override} ({cause.splitlines()[0]})"
 
 
-def _missing_option(error: MissingConfigException, message: str) -> str:
+def _missing_option(error: MissingConfigException) -> str:
     """Return the message for an option that does not exist, with the options of the group and of its folders."""
     missing = str(error.missing_cfg_file)
-    listed = re.search(r"Available options in '(.+?)'", message)
+    listed = re.search(r"Available options in '(.+?)'", str(error))
     group = listed[1] if listed else missing.rpartition("/")[0]
     conf = home() / "conf" / group
     options = list(error.options or sorted(path.stem for path in conf.glob("*.yaml")))
