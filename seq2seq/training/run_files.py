@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import errno
-import fcntl
 import math
 import os
 import shutil
@@ -254,23 +253,3 @@ def saved_config(folder: Path) -> Config | None:
         return load_config(str(folder), [], option="--runs ")
     except UserError:
         return None
-
-
-def point(link: Path, name: str) -> None:
-    """Make link point to the folder `name` beside it; replace an earlier link.
-
-    Raises:
-        OSError: the link cannot be written.
-    """
-    handle = os.open(link.parent, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # the file system has no locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        draft = link.with_name(f".{link.name}-{os.getpid()}")
-        for left in link.parent.glob(f".{link.name}-*"):  # by killed processes, since a living one holds the lock
-            if left.is_symlink():
-                left.unlink(missing_ok=True)
-        draft.symlink_to(name)
-        draft.replace(link)
-    finally:
-        os.close(handle)

@@ -19,7 +19,7 @@ from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.early_checks import is_done
 from seq2seq.training.lock import is_held, lock_folder
 from seq2seq.training.processes import agree
-from seq2seq.training.run_files import forget_after, is_untouched, point, write_text
+from seq2seq.training.run_files import forget_after, is_untouched, write_text
 from seq2seq.training.run_state import NOTHING, checkpoint_name, state_of, step_of
 
 _PLACES = ("", "checkpoints/", "translations/**/", "analysis/**/")  # not model/, which may hold large exports
@@ -27,6 +27,16 @@ _DRAFTS = ("checkpoints/*.tmp", *(place + name for place in _PLACES for name in 
 _LOGS = ("metrics.csv", "loggers.json", "events.out.tfevents.*")  # of a run that was killed before it saved anything
 
 
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        advice = "choose a folder that you may write to and that has room"
+        raise UserError(f"cannot write {error.filename}: {error.strerror}; {advice}") from error
+
+
+@_writing()
 def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Config, Path, Path | None]:
     """Make or reopen a run's folder and write config.yaml; return config, the folder and, on resume, the checkpoint.
 
@@ -42,6 +52,7 @@ def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Confi
     return config, folder, None
 
 
+@_writing()
 def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
     """Reopen a run's folder at its newest complete checkpoint; drop the rows of metrics.csv that were logged later."""
     checkpoint = Path(agree("checkpoint", lambda: str(_reopen(config, folder))))
@@ -57,9 +68,8 @@ def _reopen(config: Config, folder: Path) -> Path:
     record = values[RECORD]
     require_same_run(folder, record, describe_run(config, corpus_digests(config.data)))
     config.name = folder.name
-    with _writing(folder / "metrics.csv"):
-        link(checkpoint, checkpoint.with_name(checkpoint_name(step_of(checkpoint))))  # a best one may have lost it
-        forget_after(folder / "metrics.csv", step_of(checkpoint), validated=not record["validation_pending"])
+    link(checkpoint, checkpoint.with_name(checkpoint_name(step_of(checkpoint))))  # a best one may have lost it
+    forget_after(folder / "metrics.csv", step_of(checkpoint), validated=not record["validation_pending"])
     write_config(config, folder)
     return checkpoint
 
@@ -87,7 +97,7 @@ def _unused_folder(runs: Path, stem: str) -> Path:
     name = stem + time.strftime("-%Y%m%d-%H%M%S")
     for suffix in itertools.count(1):
         folder = runs / (f"{name}-{suffix}" if suffix > 1 else name)
-        with _writing(folder), contextlib.suppress(FileExistsError):
+        with contextlib.suppress(FileExistsError):
             folder.mkdir(parents=True)
             return folder
     raise AssertionError
@@ -95,11 +105,10 @@ def _unused_folder(runs: Path, stem: str) -> Path:
 
 def _take(folder: Path) -> None:
     """Make the folder, lock it, and remove drafts of killed processes; refuse one in which another process trains."""
-    with _writing(folder):
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        lock_folder(folder)
-        if is_held(folder):  # else the file system has no locks
-            _remove(folder, _DRAFTS)
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    lock_folder(folder)
+    if is_held(folder):  # else the file system has no locks
+        _remove(folder, _DRAFTS)
 
 
 def _remove(folder: Path, patterns: Iterable[str]) -> None:
@@ -112,22 +121,12 @@ def _remove(folder: Path, patterns: Iterable[str]) -> None:
 
 def write_config(config: Config, folder: Path) -> None:
     """Write all settings to config.yaml."""
-    text = yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
-    with _writing(folder):
-        write_text(folder / "config.yaml", text)
+    write_text(folder / "config.yaml", yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True))
 
 
 def point_latest(folder: Path) -> None:
     """Point runs/latest at a run that is about to train."""
-    link = folder.parent / "latest"
-    with _writing(link):
-        point(link, folder.name)
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        advice = "choose a folder that you may write to and that has room"
-        raise UserError(f"cannot write {path}: {error.strerror}; {advice}") from error
+    draft = folder / "checkpoints" / "latest.tmp"
+    draft.unlink(missing_ok=True)  # of a killed process
+    draft.symlink_to(folder.name)
+    draft.replace(folder.parent / "latest")

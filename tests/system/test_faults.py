@@ -116,7 +116,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_read_only_disk_is_named(launcher: Launcher, disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     result = launcher.train(*BASE, "name=run", cwd=disk)
-    fails_in_one_line(result, r"cannot write runs/run: Read-only file system; choose")
+    fails_in_one_line(result, r"cannot write runs: Read-only file system; choose")
 
 
 def at_update_4(code: str) -> str:

@@ -9,7 +9,6 @@ import pytest
 from saved_runs import make_run, settings
 
 from seq2seq.training.lock import holder_of, lock_folder, release_folder
-from seq2seq.training.run_files import point
 
 pytestmark = pytest.mark.slow
 
@@ -103,11 +102,3 @@ def test_runs_are_compared_by_scores_and_by_settings_that_differ(runs: Path, ask
 def test_names_that_are_no_runs_are_refused(runs: Path, ask) -> None:
     assert ask("none")[2] == "error: there is no run none: `seq2seq runs` lists their names\n"
     assert "--runs elsewhere has no run: train one with `python train.py`" in ask("--runs", "elsewhere")[2]
-
-
-def test_links_that_killed_processes_left_unfinished_are_removed(runs: Path) -> None:
-    (runs / ".latest-12345").symlink_to("done")
-    (runs / ".latest-notes").touch()
-    point(runs / "latest", "empty")
-    assert (runs / "latest").readlink() == Path("empty")
-    assert sorted(path.name for path in runs.glob(".*")) == [".latest-notes"]
