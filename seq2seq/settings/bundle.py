@@ -117,11 +117,7 @@ def read_bounded(path: Path, most: int) -> bytes:
 def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     """Read and check config.json; return its plain values, and its settings as dataclasses."""
     try:
-        if path.exists() and not path.is_file():  # a pipe or device gives nothing or no end
-            raise UserError(f"{path} is no file")
-        if path.stat().st_size > _MAX_CONFIG:
-            raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no configuration of this program")
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_bounded(path, _MAX_CONFIG))
     except UserError:
         raise
     except FileNotFoundError as error:
