@@ -1,6 +1,5 @@
 """Checks of a run before PyTorch is imported: a missing package, an existing run that begins, goes on or is done."""
 
-import ctypes
 import importlib.util
 import logging
 from pathlib import Path
@@ -11,8 +10,6 @@ from seq2seq.settings.config import Config, flatten, walk
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.run_state import COMPLETE, NOTHING, read_results, state_of, step_of
-
-NO_GPU = "trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch"
 
 log = logging.getLogger(__name__)
 _MAY_DIFFER = {
@@ -36,25 +33,11 @@ def refuse_early(config: Config) -> None:
     Later checks need PyTorch or a complete checkpoint.
 
     Raises:
-        UserError: a package or a GPU is missing.
+        UserError: a logger's package is missing.
     """
     for name in ("wandb", "mlflow"):
         if getattr(config.logger, name) and importlib.util.find_spec(name) is None:
             raise missing(name, f"logger={name}", name)
-    if config.trainer.accelerator == "gpu" and not has_gpu_driver():
-        raise UserError(NO_GPU)
-
-
-def has_gpu_driver() -> bool:
-    """Return whether this machine has a driver for a GPU that PyTorch could use."""
-    if Path("/dev/kfd").exists():  # AMD's, for PyTorch's ROCm builds
-        return True
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    count = ctypes.c_int(0)
-    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
 
 def find_existing(config: Config, runs: Path) -> bool:

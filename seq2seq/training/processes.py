@@ -1,10 +1,11 @@
 """The devices and processes of a run, and decisions that they share before Lightning connects them."""
 
 import atexit
+import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,6 @@ from seq2seq.errors import UserError
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.training.early_checks import NO_GPU
 
 log = logging.getLogger(__name__)
 PATIENCE = timedelta(minutes=10)  # to wait for another process
@@ -81,7 +81,7 @@ def choose_devices(config: TrainerConfig, *, is_resumed: bool = False) -> None:
     """
     gpus = 0 if config.accelerator == "cpu" else torch.cuda.device_count()
     if config.accelerator == "gpu" and gpus == 0:
-        raise UserError(NO_GPU)
+        raise UserError("trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch")
     if config.replay is True and not gpus:
         raise UserError("trainer.replay=true records updates on a GPU, and there is no CUDA device: leave it out")
     if config.accelerator == "auto" and not gpus and torch.backends.mps.is_available():
@@ -115,10 +115,7 @@ def choose_precision(config: TrainerConfig) -> str:
 
 
 def _cpu_has_quick_bf16() -> bool:
-    capabilities = getattr(torch.cpu, "get_capabilities", None)
-    if capabilities is None:  # PyTorch 2.9
-        return torch.cpu._is_avx512_bf16_supported()
-    found = capabilities()
+    found = torch.cpu.get_capabilities()
     is_intel = str(found.get("cpu_name", "")).startswith("Intel")
     return any(found.get(name, False) for name in ("amx_bf16", "bf16", *(() if is_intel else ("avx512_bf16",))))
 
@@ -171,42 +168,50 @@ def agree(key: str, decide: Callable[[], str]) -> str:
     """Return the first process's decision in every process.
 
     Processes that Lightning starts read the decision from their environment. Processes that torchrun or SLURM started
-    form the group in which they will train, and the first one broadcasts the decision. The others wait for it as long
-    as the first one lives.
+    wait for the first one's broadcast as long as the first one lives.
 
     Raises:
         UserError: the first process could not decide, has died, or cannot be reached.
     """
-    launch = find_launch()
-    if launch is None or launch.processes == 1:
-        variable = f"SEQ2SEQ_{key.upper()}"
-        if rank() == 0:
-            os.environ[variable] = decide()
-        elif variable not in os.environ:
-            raise UserError("this process does not know the first one: start several nodes by torchrun or SLURM")
-        return os.environ[variable]
-    decided, failure = [""], None
-    try:
+    launch, variable = find_launch(), f"SEQ2SEQ_{key.upper()}"
+    if launch and launch.processes > 1:
+        return _broadcast(decide, launch.processes)
+    if rank() == 0:
+        os.environ[variable] = decide()
+    elif variable not in os.environ:
+        raise UserError("this process does not know the first one: start several nodes by torchrun or SLURM")
+    return os.environ[variable]
+
+
+def _broadcast(decide: Callable[[], str], processes: int) -> str:
+    """Connect the processes as a group, in which they will train, and broadcast the first one's decision."""
+    with _naming_lost_processes(processes):
         if not torch.distributed.is_initialized():
-            torch.distributed.init_process_group(_backend(), rank=rank(), world_size=launch.processes, timeout=PATIENCE)
-        group: Any = torch.distributed.new_group(timeout=_PREPARATION, backend="gloo")
-        if rank() == 0:
-            try:
-                decided = [decide()]
-            except Exception as error:
-                failure = error
-        torch.distributed.broadcast_object_list(decided, device=torch.device("cpu"), group=group)
-        torch.distributed.destroy_process_group(group)
+            torch.distributed.init_process_group(_backend(), rank=rank(), world_size=processes, timeout=PATIENCE)
+        patient: Any = torch.distributed.new_group(timeout=_PREPARATION, backend="gloo")
+    decision, failure = [""], None  # no decision: the first process has failed
+    if rank() == 0:
+        try:
+            decision = [decide()]
+        except Exception as error:  # raised below, when the others know of it
+            failure = error
+    with contextlib.suppress(RuntimeError) if failure else _naming_lost_processes(processes):
+        torch.distributed.broadcast_object_list(decision, device=torch.device("cpu"), group=patient)
+        torch.distributed.destroy_process_group(patient)
+    if failure or not decision[0]:
+        raise failure or UserError("the first process could not begin; its own error says why")
+    return decision[0]
+
+
+@contextlib.contextmanager
+def _naming_lost_processes(processes: int) -> Iterator[None]:
+    try:
+        yield
     except RuntimeError as error:
-        raise failure or UserError(
-            f"the {launch.processes} processes are not connected: one has ended, or did not start within {PATIENCE} "
+        raise UserError(
+            f"the {processes} processes are not connected: one has ended, or did not start within {PATIENCE} "
             f"and find {os.environ['MASTER_ADDR']}, port {os.environ['MASTER_PORT']}"
         ) from error
-    if failure:
-        raise failure
-    if not decided[0]:
-        raise UserError("the first process could not begin; its own error says why")
-    return decided[0]
 
 
 class SummedGradients(DDPStrategy):

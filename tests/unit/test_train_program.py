@@ -80,7 +80,7 @@ def test_what_cannot_begin_is_refused_before_text_is_prepared(
     torch.save({"run": {"corpora": {}, "settings": {}}}, folder / "checkpoints/step=0000006.ckpt")
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "wandb" else find(name, *more))
-    monkeypatch.setattr("seq2seq.training.early_checks.has_gpu_driver", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(training, "prepare_folder", lambda *_: pytest.fail("text was prepared"))
     assert message in call(*overrides)
 

@@ -1,6 +1,5 @@
 """Runs that cannot begin are refused before PyTorch is imported and before any text is read."""
 
-import ctypes
 import importlib.util
 import re
 import subprocess
@@ -14,7 +13,7 @@ from saved_runs import make_run
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
-from seq2seq.training.early_checks import has_gpu_driver, is_done, refuse_early
+from seq2seq.training.early_checks import is_done, refuse_early
 
 
 def resumed(folder: Path, max_steps: int) -> Config:
@@ -39,32 +38,6 @@ def test_loggers_need_their_packages(config: Config, message: str, monkeypatch: 
         refuse_early(config)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     refuse_early(config)
-
-
-def test_a_gpu_needs_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = Config(trainer=TrainerConfig(accelerator="gpu"))
-    monkeypatch.setattr("seq2seq.training.early_checks.has_gpu_driver", lambda: False)
-    with pytest.raises(UserError, match=r"trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu"):
-        refuse_early(config)
-    monkeypatch.setattr("seq2seq.training.early_checks.has_gpu_driver", lambda: True)
-    refuse_early(config)
-
-
-@pytest.mark.parametrize(("status", "devices", "expected"), [(0, 2, True), (0, 0, False), (100, 0, False)])
-def test_the_driver_is_asked_for_devices(
-    monkeypatch: pytest.MonkeyPatch, status: int, devices: int, expected: bool
-) -> None:
-    class Driver:
-        def cuInit(self, flags: int) -> int:  # noqa: N802
-            return status
-
-        def cuDeviceGetCount(self, count: object) -> int:  # noqa: N802
-            count._obj.value = devices  # type: ignore[attr-defined]
-            return 0
-
-    monkeypatch.setattr(Path, "exists", lambda path: False)
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver())
-    assert has_gpu_driver() == expected
 
 
 @pytest.mark.parametrize("limit", [{"max_time": "00:01:00:00"}, {"max_epochs": 2}, {}])

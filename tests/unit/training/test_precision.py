@@ -36,13 +36,6 @@ def test_auto_asks_the_cpu(monkeypatch: pytest.MonkeyPatch, capabilities: dict[s
     assert choose_precision(TrainerConfig(accelerator="cpu")) == expected
 
 
-@pytest.mark.parametrize("supported", [True, False])
-def test_auto_asks_an_older_pytorch(monkeypatch: pytest.MonkeyPatch, supported: bool):
-    monkeypatch.delattr(torch.cpu, "get_capabilities")
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: supported)
-    assert choose_precision(TrainerConfig(accelerator="cpu")) == ("bf16-mixed" if supported else "32-true")
-
-
 def test_auto_asks_the_gpu(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for capability, expected in (((7, 5), "32-true"), ((8, 0), "bf16-mixed"), ((9, 0), "bf16-mixed")):
