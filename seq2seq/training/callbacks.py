@@ -41,14 +41,17 @@ class Budget(Timer):
     once. Lightning restores the former handlers when training ends.
     """
 
-    state_key = "Budget"  # pyright: ignore[reportIncompatibleMethodOverride] (Lightning's is a property)
-
     def __init__(self, max_steps: int, max_time: timedelta | None) -> None:
         super().__init__()  # Lightning's own limit would skip a validation that is due when the run is resumed
         self.max_steps, self.max_time = max_steps, max_time
         self.received = 0  # the signal that this process has received; 0: none
         self.stopped_by: str | None = None  # the name of a signal that any process has received
         self.seconds = 0.0  # of training and validation when the ranks last exchanged them, the same on all ranks
+
+    @property
+    def state_key(self) -> str:
+        """The name of the state in a checkpoint."""
+        return "Budget"
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the clock and handle signals, before any wait for other processes; stop if the budget is spent."""
@@ -206,11 +209,14 @@ class RunningAverage(WeightAveraging):
     Validation, checkpoints' `state_dict` and the final model use the average.
     """
 
-    state_key = "RunningAverage"  # pyright: ignore[reportIncompatibleMethodOverride] (Lightning's is a property)
-
     def __init__(self, decay: float) -> None:
         super().__init__()
         self.decay = decay
+
+    @property
+    def state_key(self) -> str:
+        """The name of the state in a checkpoint."""
+        return "RunningAverage"
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Make the average; keep its count of updates on the host, which reads the count at every update."""

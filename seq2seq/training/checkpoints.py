@@ -40,8 +40,6 @@ class Checkpoints(Checkpoint):
     the checkpoint validates first. Therefore only the last validation needs a save after it.
     """
 
-    state_key = "Checkpoints"  # pyright: ignore[reportIncompatibleMethodOverride] (Lightning's is a property)
-
     def __init__(
         self, folder: Path, config: Config, record: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -59,6 +57,11 @@ class Checkpoints(Checkpoint):
         self._pending = False  # whether a validation is due before the next update
         self._last_save = self._clock()
         self.on_best: Callable[[], None] = lambda: None  # called in process 0 after the best validation so far
+
+    @property
+    def state_key(self) -> str:
+        """The name of the state in a checkpoint."""
+        return "Checkpoints"
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start to count minutes; run the validation that was due when the run was interrupted."""

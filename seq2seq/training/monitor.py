@@ -32,8 +32,6 @@ class Meter(Callback):
     It logs after every `every` updates, and before each validation, also the validation at the end of a run.
     """
 
-    state_key = "Meter"  # pyright: ignore[reportIncompatibleMethodOverride] (Lightning's is a property)
-
     def __init__(
         self,
         every: int,
@@ -54,6 +52,11 @@ class Meter(Callback):
         self._counted_before = 0.0  # tokens that an earlier process counted; this process spent no time on them
         self._start = (0.0, 0.0)  # progress and seconds of the run when this process started or resumed it
         self._restored: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def state_key(self) -> str:
+        """The name of the state in a checkpoint."""
+        return "Meter"
 
     def state_dict(self) -> dict[str, Any]:
         """Return the loss and the tokens since the last log entry, summed over all ranks."""
