@@ -26,11 +26,6 @@ def require(condition: bool, message: str) -> None:
         raise UserError(message)
 
 
-def require_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a value that is not one of the choices."""
-    require(value in choices, f"{key}={value} is not known: choose one of {', '.join(choices)}")
-
-
 def require_at_least(key: str, value: float | int, minimum: float | int) -> None:
     """Refuse a number below its minimum (NaN too).
 
@@ -43,7 +38,8 @@ def require_at_least(key: str, value: float | int, minimum: float | int) -> None
 def check_choices(section: str, settings: object, **choices: tuple[str, ...]) -> None:
     """Refuse values of settings that are not among their choices."""
     for name, known in choices.items():
-        require_choice(section + name, getattr(settings, name), known)
+        value = getattr(settings, name)
+        require(value in known, f"{section}{name}={value} is not known: choose one of {', '.join(known)}")
 
 
 def check_ranges(section: str, settings: object, **ranges: tuple[float | int, float | int]) -> None:
