@@ -22,7 +22,7 @@ def _scaled(x: Tensor, factor: Tensor) -> Tensor:
     return x.mul(factor) if x.dtype == factor.dtype else x.float().mul_(factor).to(x.dtype)
 
 
-def loss_of_chunk(
+def _cross_entropy_of_chunk(
     rows: Float[Tensor, "n d"],
     weight: Float[Tensor, "v d"],
     mean_weight: Float[Tensor, " d"],
@@ -46,50 +46,76 @@ def loss_of_chunk(
     # d loss / d logits = softmax - smoothed target
     grad = exponentials.mul_(share / total).sub_(share * (smoothing / weight.shape[0]))
     grad = grad.scatter_add_(1, wanted, torch.full_like(total, smoothing - 1) * share)
-    return nll, uniform, grad.to(rows.dtype)
+    return nll, uniform, grad
 
 
-class _ChunkedCrossEntropy(torch.autograd.Function):
+def _r_drop_of_chunk(
+    rows: Float[Tensor, "2 n d"],
+    weight: Float[Tensor, "v d"],
+    bias: Float[Tensor, " v"] | None,
+    wanted: Int[Tensor, "n 1"],
+    share: Float[Tensor, "n 1"] | int,
+    smoothing: float,
+    alpha: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the means of `_cross_entropy_of_chunk` over both passes, the divergence, and the logits' gradient."""
+    logits = (rows @ weight.T).to(torch.promote_types(rows.dtype, torch.float32))
+    logits = (logits if bias is None else logits + bias).requires_grad_()
+    with torch.enable_grad():
+        log_probs = logits.log_softmax(-1)
+        nll = -(log_probs.gather(-1, wanted.expand(2, -1, 1)) * share).sum() / 2
+        uniform = -(log_probs.mean(-1, keepdim=True) * share).sum() / 2
+        log_p, log_q = log_probs
+        both_ways = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1, keepdim=True)  # KL(p‖q) + KL(q‖p)
+        divergence = (both_ways * share).sum() / 2
+        (grad,) = torch.autograd.grad((1 - smoothing) * nll + smoothing * uniform + alpha / 2 * divergence, logits)
+    return nll, uniform, divergence, grad
+
+
+class _ChunkedLoss(torch.autograd.Function):
     """Computes the gradients together with the loss, while a chunk's logits are in memory."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        hidden: Tensor,
+        hidden: Tensor,  # (n, d), or (2, n, d) for the two passes of R-Drop
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
         counts: Tensor | None,
         smoothing: float,
+        alpha: float,
         with_gradients: bool,
-    ) -> tuple[Tensor, Tensor]:
-        grad_hidden = torch.empty_like(hidden)
-        grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         weight = weight.to(hidden.dtype)
         mean_weight = weight.float().mean(0).to(hidden.dtype)
-        nll, uniform = (hidden.new_zeros((), dtype=torch.float32) for _ in range(2))
-        size = chunk_of(hidden.device)
-        for start in range(0, hidden.shape[0], size):
-            rows, wanted = hidden[start : start + size], targets[start : start + size, None]
-            share = 1 if counts is None else counts[start : start + size, None]
-            of_chunk, against_even, grad = loss_of_chunk(rows, weight, mean_weight, bias, wanted, share, smoothing)
-            nll += of_chunk
-            uniform += against_even
-            if not with_gradients:
-                continue
-            torch.matmul(grad, weight, out=grad_hidden[start : start + size])
-            grad_weight += grad.T @ rows
-        loss = (1 - smoothing) * nll + smoothing * uniform
+        sums = torch.zeros(3, dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
+        size = chunk_of(hidden.device) // (hidden.ndim - 1)  # the logits of both passes are held at once
+        for start in range(0, len(targets), size):
+            part = slice(start, start + size)
+            rows, wanted = hidden[..., part, :], targets[part, None]
+            share = 1 if counts is None else counts[part, None]  # 1 for a real token, 0 for padding
+            if hidden.ndim == 3:
+                *losses, grad = _r_drop_of_chunk(rows, weight, bias, wanted, share, smoothing, alpha)
+            else:
+                *losses, grad = _cross_entropy_of_chunk(rows, weight, mean_weight, bias, wanted, share, smoothing)
+            sums[: len(losses)] += torch.stack(losses)
+            if with_gradients:
+                grad = grad.to(rows.dtype)
+                grad_hidden[..., part, :] = grad @ weight
+                grad_weight += grad.flatten(0, -2).T @ rows.flatten(0, -2)
+        nll, uniform, divergence = sums.unbind()
         ctx.save_for_backward(grad_hidden, grad_weight)
-        ctx.mark_non_differentiable(nll)
-        return loss, nll
+        ctx.mark_non_differentiable(nll, divergence)
+        return (1 - smoothing) * nll + smoothing * uniform + alpha / 2 * divergence, nll, divergence
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (decorated)
         grad_loss = grad_outputs[0]
         grad_hidden, grad_weight = ctx.saved_tensors
-        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None
+        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None, None
 
 
 def _real_rows(hidden: Tensor, targets: Tensor, pad: int) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -123,70 +149,8 @@ def cross_entropy(
     """
     rows, wanted, counts = _real_rows(hidden, targets, pad)
     with torch.autocast(hidden.device.type, enabled=False):
-        loss, nll = _ChunkedCrossEntropy.apply(rows, weight, bias, wanted, counts, smoothing, torch.is_grad_enabled())
+        loss, nll, _ = _ChunkedLoss.apply(rows, weight, bias, wanted, counts, smoothing, 0.0, torch.is_grad_enabled())
     return loss, nll, (targets != pad).sum()
-
-
-class _ChunkedRDrop(torch.autograd.Function):
-    """Computes the gradients of each chunk together with its loss, so that only one chunk's logits are in memory."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        targets: Tensor,
-        counts: Tensor | None,
-        smoothing: float,
-        alpha: float,
-        with_gradients: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
-        sums = torch.zeros(3, dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
-        leaf = weight.detach().requires_grad_()
-        size = chunk_of(hidden.device) // 2  # target tokens whose logits of both passes are held at once
-        for start in range(0, len(targets), size):
-            part = slice(start, start + size)
-            share = 1 if counts is None else counts[part, None]  # 1 for a real token, 0 for padding
-            with torch.set_grad_enabled(with_gradients):
-                rows = hidden[:, part].detach().requires_grad_(with_gradients)
-                losses = _r_drop_of_chunk(rows, leaf, bias, targets[part, None], share, smoothing, alpha)
-            sums += torch.stack(losses).detach()
-            if with_gradients:
-                grad_hidden[:, part], grad = torch.autograd.grad(losses[0], (rows, leaf))
-                grad_weight += grad
-        ctx.save_for_backward(grad_hidden, grad_weight)
-        loss, nll, divergence = sums.unbind()
-        ctx.mark_non_differentiable(nll, divergence)
-        return loss, nll, divergence
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (decorated)
-        grad_loss = grad_outputs[0]
-        grad_hidden, grad_weight = ctx.saved_tensors
-        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None, None
-
-
-def _r_drop_of_chunk(
-    rows: Float[Tensor, "2 n d"],
-    weight: Float[Tensor, "v d"],
-    bias: Float[Tensor, " v"] | None,
-    wanted: Int[Tensor, "n 1"],
-    share: Float[Tensor, "n 1"] | int,
-    smoothing: float,
-    alpha: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss, the plain loss and the divergence of both passes over some target tokens, summed."""
-    logits = (rows @ weight.to(rows.dtype).T).to(torch.promote_types(rows.dtype, torch.float32))
-    log_probs = (logits if bias is None else logits + bias).log_softmax(-1)
-    nll = -(log_probs.gather(-1, wanted.expand(2, -1, 1)) * share).sum() / 2
-    uniform = -(log_probs.mean(-1, keepdim=True) * share).sum() / 2
-    log_p, log_q = log_probs
-    both_ways = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1, keepdim=True)  # KL(p‖q) + KL(q‖p)
-    divergence = (both_ways * share).sum() / 2
-    return (1 - smoothing) * nll + smoothing * uniform + alpha / 2 * divergence, nll, divergence
 
 
 def r_drop_loss(
@@ -209,7 +173,7 @@ def r_drop_loss(
     """
     rows, wanted, counts = _real_rows(hidden.unflatten(0, (2, -1)), targets, pad)
     with torch.autocast(hidden.device.type, enabled=False):
-        loss, nll, divergence = _ChunkedRDrop.apply(
+        loss, nll, divergence = _ChunkedLoss.apply(
             rows, weight, bias, wanted, counts, smoothing, alpha, torch.is_grad_enabled()
         )
     return loss, nll, divergence, (targets != pad).sum()
