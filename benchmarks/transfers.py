@@ -26,7 +26,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import collate
-from seq2seq.training.callbacks import Budget, FiniteGuard, RunningAverage
+from seq2seq.training.callbacks import Budget, RunningAverage
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.monitor import Meter
 from seq2seq.training.replay import Recorder
@@ -137,7 +137,7 @@ def train(
     with as_on_a_gpu() as transfers:
         module = TranslationModule(build_model(model, VOCAB_SIZE), training, recorder=recorder)
         watch = _Updates(transfers)
-        callbacks = [budget, FiniteGuard(1000), Meter(1000, 1000, budget, show_bar=False)]
+        callbacks = [budget, Meter(1000, 1000, budget, show_bar=False)]
         callbacks += [RunningAverage(training.ema_decay)] if training.ema_decay else []
         trainer = L.Trainer(
             strategy=SingleDeviceStrategy(META, accelerator=_Meta()),

@@ -1,4 +1,4 @@
-"""Callbacks around updates: budget, signals, early stopping, checks for broken numbers, running average."""
+"""Callbacks around updates: budget, signals, early stopping, running average."""
 
 import logging
 import math
@@ -176,32 +176,6 @@ class Patience(EarlyStopping):
         return self.wait_count >= self.patience
 
 
-class FiniteGuard(Callback):
-    """Stops training when the loss is not a number: at once on the CPU, at each log entry and save on a GPU.
-
-    It runs before the checkpoint callback, so that a broken state is never saved.
-    """
-
-    def __init__(self, every: int) -> None:
-        self.every = every
-
-    def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-    ) -> None:
-        """Check the last update."""
-        if pl_module.device.type == "cpu" or trainer.global_step % self.every == 0:
-            cast(TranslationModule, pl_module).require_finite()
-
-    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Check before a save."""
-        cast(TranslationModule, pl_module).require_finite()
-
-
 class RunningAverage(WeightAveraging):
     """Exponential moving average of the weights, with a decay that rises over the first updates.
 
@@ -250,7 +224,6 @@ def make_callbacks(
     budget = Budget(trainer.max_steps, trainer.duration())
     callbacks: list[Callback] = [
         budget,
-        FiniteGuard(trainer.log_every),
         Meter(trainer.log_every, trainer.validate_every, budget, trainer.progress_bar, updates_per_epoch),
         TranslationValidation(
             {name: data.validation_pairs[rows.start : rows.stop] for name, rows in data.validation_sets.items()},

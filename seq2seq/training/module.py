@@ -124,7 +124,12 @@ class TranslationModule(L.LightningModule):
         return loss, nll, tokens
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save what `on_load_checkpoint` compares: the model's settings, the vocabulary's hash, and the optimizer."""
+        """Save what `on_load_checkpoint` compares: the model's settings, the vocabulary's hash, and the optimizer.
+
+        Raises:
+            UserError: the loss is not a number.
+        """
+        self.require_finite()
         checkpoint["belongs_to"] = self._identity()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -202,7 +207,13 @@ class TranslationModule(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Divide the summed gradient by the number of target tokens and clip its norm, in one pass."""
+        """Divide the summed gradient by the number of target tokens and clip its norm, in one pass.
+
+        On the CPU, refuse a gradient that is not a number; a GPU would be waited for, so `Meter` and saves ask for it.
+
+        Raises:
+            UserError: the loss is not a number.
+        """
         assert self._tokens is not None
         tokens, ranks = self._tokens.clone(), self.trainer.world_size
         if ranks > 1:
@@ -216,15 +227,18 @@ class TranslationModule(L.LightningModule):
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients) * per_token
         self.grad_norm = norm
+        if norm.device.type == "cpu":
+            self.require_finite(is_applied=False)
         clip = self.config.clip_norm
         scale = per_token * (clip / norm.clamp(min=clip)) if clip else per_token
         torch._foreach_mul_(gradients, scale)  # pyright: ignore[reportPrivateImportUsage]
 
-    def require_finite(self) -> None:
-        """Check that the last update's gradient is finite, so that no broken update is saved."""
+    def require_finite(self, *, is_applied: bool = True) -> None:
+        """Check that the last gradient, which the optimizer has or has not applied, is finite: none is saved broken."""
         if self.grad_norm is not None and not bool(torch.isfinite(self.grad_norm)):
+            update = self.global_step + (not is_applied)
             raise UserError(
-                f"the loss is not a number at update {self.global_step}: training stops, the last checkpoint is good. "
+                f"the loss is not a number at update {update}: training stops, the last checkpoint is good. "
                 "Lower training.learning_rate, raise training.warmup_steps, or use trainer.precision=32-true"
             )
 

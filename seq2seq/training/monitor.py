@@ -103,6 +103,7 @@ class Meter(Callback):
         if trainer.world_size > 1:
             torch.distributed.all_reduce(totals)
         nll, tokens = totals.tolist()
+        module.require_finite()
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         speed = (tokens - self._counted_before) / (time.monotonic() - self._since)
         seconds = self.budget.time_elapsed()
