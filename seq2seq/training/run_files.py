@@ -14,11 +14,12 @@ from typing import Any
 from seq2seq.drafts import WORK, replacing
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.extras import resume_command
+from seq2seq.locks import holder_of, is_held, unlock
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
-from seq2seq.training.lock import holder_of, is_held, release_folder
 from seq2seq.training.run_state import COMPLETE, list_checkpoints, list_resumable, read_results, state_of, step_of
 
+LOCK = "lock"  # in a run's folder: the process that trains in it holds the lock
 _NUMBERS = ("loss", "seconds", "val_loss", "val_bleu")  # columns of metrics.csv
 
 
@@ -83,7 +84,7 @@ def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
             f"then `{resume_command(folder)}`"
         ) from error
     finally:
-        release_folder(folder)
+        unlock(folder / LOCK)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -102,11 +103,11 @@ def write_text(path: Path, text: str) -> None:
 def is_untouched(folder: Path) -> bool:
     """Return whether no run saved anything in the folder, so that its name is still free."""
     names = {path.name for path in folder.iterdir() if path.suffix != WORK}  # left by killed processes
-    return names <= {"config.yaml", "checkpoints", "lock"} and not any((folder / "checkpoints").glob("*"))
+    return names <= {"config.yaml", "checkpoints", LOCK} and not any((folder / "checkpoints").glob("*"))
 
 
 def _remove_untouched(folder: Path, is_resumed: bool) -> None:
-    if not is_resumed and is_held(folder) and is_untouched(folder):
+    if not is_resumed and is_held(folder / LOCK) and is_untouched(folder):
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # the folder holds something else
             folder.parent.rmdir()
@@ -214,7 +215,8 @@ def _folders_in(folder: Path) -> list[Path]:
 
 def read_run(folder: Path, name: str) -> SavedRun:
     """Return the summary of a run's folder; damaged files count as absent."""
-    facts, rows, config, holder = read_results(folder), read_metrics(folder), saved_config(folder), holder_of(folder)
+    facts, rows, config = read_results(folder), read_metrics(folder), saved_config(folder)
+    holder = holder_of(folder / LOCK)
     saved = max(map(step_of, list_resumable(folder / "checkpoints")), default=0)
     state = state_of(folder, config, holder)
     is_complete, monitor = state == COMPLETE, config.training.monitor if config else "bleu"

@@ -11,15 +11,15 @@ import yaml
 
 from seq2seq.drafts import WORK, is_abandoned
 from seq2seq.errors import UserError
+from seq2seq.locks import is_held, lock
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoint_files import describe_run, newest_checkpoint, require_same_run
 from seq2seq.training.checkpoint_io import link
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.early_checks import is_done
-from seq2seq.training.lock import is_held, lock_folder
 from seq2seq.training.processes import agree
-from seq2seq.training.run_files import forget_after, is_untouched, write_text
+from seq2seq.training.run_files import LOCK, forget_after, is_untouched, write_text
 from seq2seq.training.run_state import NOTHING, checkpoint_name, state_of, step_of
 
 _PLACES = ("", "checkpoints/", "translations/**/", "analysis/**/")  # not model/, which may hold large exports
@@ -106,8 +106,9 @@ def _unused_folder(runs: Path, stem: str) -> Path:
 def _take(folder: Path) -> None:
     """Make the folder, lock it, and remove drafts of killed processes; refuse one in which another process trains."""
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    lock_folder(folder)
-    if is_held(folder):  # else the file system has no locks
+    if not is_held(folder / LOCK):
+        lock(folder / LOCK, f"{folder} is being trained in", "wait for it, stop it, or choose another name=")
+    if is_held(folder / LOCK):  # else the file system has no locks
         _remove(folder, _DRAFTS)
 
 

@@ -17,13 +17,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seq2seq.locks import unlock
 from seq2seq.pickled_weights import DamagedError
 from seq2seq.settings.loading import load_config
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.early_checks import find_existing
-from seq2seq.training.lock import release_folder
-from seq2seq.training.run_files import list_runs, read_run
+from seq2seq.training.run_files import LOCK, list_runs, read_run
 from seq2seq.training.run_folder import resume_folder
 from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, mutated_bytes, refusal_of, with_place
 from tests.unit.saved_runs import METRICS, make_run
@@ -125,7 +125,7 @@ def test_a_forged_record_is_resumed_or_refused(
     try:
         refusal = refusal_of(lambda: resume_folder(load_config(str(run), []), run))
     finally:
-        release_folder(run)
+        unlock(run / LOCK)
     assert "\n" not in (refusal or "")
     assert len(refusal or "") < 900
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from saved_runs import make_run, settings
 
-from seq2seq.training.lock import holder_of, lock_folder, release_folder
+from seq2seq.locks import holder_of, lock, unlock
+from seq2seq.training.run_files import LOCK
 
 pytestmark = pytest.mark.slow
 
@@ -37,9 +38,9 @@ def ask(seq2seq):
 @pytest.fixture
 def trained_in(runs: Path):
     """The complete run, locked as its training would."""
-    lock_folder(runs / "done")
+    lock(runs / "done" / LOCK, "", "")
     yield runs / "done"
-    release_folder(runs / "done")
+    unlock(runs / "done" / LOCK)
 
 
 def test_all_runs_are_listed_with_what_they_scored(runs: Path, ask) -> None:
@@ -60,9 +61,9 @@ def test_a_running_run_and_one_of_another_version_are_listed_too(runs: Path, ask
     assert entries["done"]["state"] == "running"
     assert entries["done"]["holder"].startswith(f"{os.getpid()} on ")
     assert entries["empty"]["state"] == "nothing saved"
-    assert str(holder_of(trained_in)).startswith(f"{os.getpid()} on ")  # a look at the lock leaves it as it is
+    assert str(holder_of(trained_in / LOCK)).startswith(f"{os.getpid()} on ")  # a look at the lock leaves it as it is
     (runs / "empty" / "lock").touch()  # of a process that has ended
-    assert holder_of(runs / "empty") is None
+    assert holder_of(runs / "empty" / LOCK) is None
 
 
 def test_a_run_with_damaged_files_is_listed_too(runs: Path, ask) -> None:

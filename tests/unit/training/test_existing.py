@@ -1,7 +1,6 @@
 """Each run begins, goes on or is complete, as its folder says; a sweep that is started again keeps complete runs."""
 
 import json
-import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,16 +9,16 @@ import yaml
 
 from seq2seq.errors import UserError
 from seq2seq.locks import lock, unlock
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.early_checks import find_existing
-from seq2seq.training.lock import release_folder
-from seq2seq.training.run_files import best_value, read_run
+from seq2seq.training.run_files import LOCK, read_run
 from seq2seq.training.run_folder import _take, prepare_folder
+from tests.unit import saved_runs
 
 
 @pytest.fixture
@@ -37,29 +36,13 @@ RESULTS = {"updates": 6, "training_seconds": 60.0, "parameters": 9, "scores": {}
 
 
 def make_run(config: Config, runs: Path, *, results: bool, checkpoint: bool = True) -> Path:
-    folder = runs / str(config.name)
-    (folder / "checkpoints").mkdir(parents=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(config)))
-    (folder / "metrics.csv").write_text("step,val_loss,val_bleu\n2,,\n4,3.5,20.25\n6,3.0,18.5\n")
-    if checkpoint:
-        (folder / "checkpoints" / "step=0000006.ckpt").write_bytes(b"x")
-    if results:
-        (folder / "results.json").write_text(json.dumps(RESULTS))
-    return folder
+    updates = (6,) if checkpoint else ()
+    return saved_runs.make_run(runs / str(config.name), config, updates=updates, results=6 if results else None)
 
 
 def test_a_name_that_is_no_run_yet_is_run(config: Config, tmp_path: Path) -> None:
     assert not find_existing(config, tmp_path)
     assert config.resume is None
-
-
-def test_a_complete_run_is_kept_and_says_so(config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = make_run(config, tmp_path, results=True)
-    with caplog.at_level(logging.INFO):
-        assert find_existing(config, tmp_path)
-    command = f"python train.py resume={folder} trainer.max_steps=12 training.patience=0"
-    assert caplog.messages == [f"{folder} is complete after 6 updates: kept, not run again; to extend it, `{command}`"]
-    assert [best_value(folder, monitor) for monitor in ("bleu", "loss")] == [20.25, 3.0]
 
 
 def test_an_interrupted_run_is_resumed_with_the_rules_numbers_that_it_has(config: Config, tmp_path: Path) -> None:
@@ -118,7 +101,7 @@ def test_a_run_that_saved_nothing_begins_anew_with_any_settings(
     config: Config, tmp_path: Path, settings: str | None, resume: str | None
 ) -> None:
     folder = make_run(config, tmp_path, results=False, checkpoint=False)
-    left = ["checkpoints/saving.tmp", "events.out.tfevents.1", "lock", "notes"]
+    left = ["checkpoints/saving.tmp", "metrics.csv", "events.out.tfevents.1", "lock", "notes"]
     for name in left:
         (folder / name).touch()
     (folder / ".results.json.seq2seq").mkdir()
@@ -128,7 +111,7 @@ def test_a_run_that_saved_nothing_begins_anew_with_any_settings(
     other = replace(config, seed=3, resume=resume)
     assert resume is None or not find_existing(other, tmp_path)
     _, begun, checkpoint = prepare_folder(other, tmp_path)
-    release_folder(folder)
+    unlock(folder / LOCK)
     assert (begun, checkpoint) == (folder, None)
     assert yaml.safe_load((folder / "config.yaml").read_text())["seed"] == 3
     assert {path.name for path in folder.rglob("*")} == {"checkpoints", "lock", "notes", "config.yaml"}
@@ -145,18 +128,17 @@ def test_what_killed_processes_left_goes_at_any_depth_but_no_work_to_go_on_with(
         path.touch()
     lock(written / "lock", "", "")
     _take(folder)
-    release_folder(folder)
+    unlock(folder / LOCK)
     assert [path for path in (*left, written, *kept) if path.exists()] == [written, *kept]
     unlock(written / "lock")
 
 
 def test_a_run_that_was_killed_before_its_settings_had_their_name_begins_anew(config: Config, tmp_path: Path) -> None:
     folder = make_run(config, tmp_path, results=False, checkpoint=False)
-    (folder / "metrics.csv").unlink()
     (folder / ".config.yaml.seq2seq").mkdir()
     (folder / "config.yaml").rename(folder / ".config.yaml.seq2seq/new")
     prepare_folder(replace(config, resume=None), tmp_path)
-    release_folder(folder)
+    unlock(folder / LOCK)
     assert {path.name for path in folder.iterdir()} == {"checkpoints", "lock", "config.yaml"}
 
 
@@ -167,7 +149,7 @@ def test_a_run_that_has_lost_only_its_checkpoints_is_not_begun_anew(config: Conf
     assert not find_existing(config, tmp_path)
     with pytest.raises(UserError, match=r"no checkpoint in .*nothing to go on from: begin another run by name="):
         prepare_folder(config, tmp_path)
-    release_folder(folder)
+    unlock(folder / LOCK)
     with pytest.raises(UserError, match=r"is a run already: choose another name="):
         prepare_folder(replace(config, resume=None), tmp_path)
 
@@ -194,5 +176,3 @@ def test_a_run_with_other_settings_is_neither_kept_nor_gone_on_with(
 def test_runs_are_kept_by_name_only() -> None:
     with pytest.raises(UserError, match=r"resume=auto finds a run by its name: give name="):
         Config(resume="auto")
-    with pytest.raises(UserError, match=r"series='\.\./x' cannot be a folder's name"):
-        Config(series="../x")
