@@ -99,26 +99,28 @@ def start_logging() -> None:
 def train_one(cfg: DictConfig) -> float | None:
     """Train or resume one run, and return its best validation score, by which a search compares runs."""
     own = HydraConfig.get()
-    choices = own.runtime.choices
+    choices, is_sweep = own.runtime.choices, own.mode == RunMode.MULTIRUN
     overrides = [override for override in own.overrides.task if not override.startswith("resume=")]
-    config = settle(cfg, choices) if cfg.resume in (None, AUTO) else load_config(cfg.resume, overrides)
-    runs = Path("runs") / (config.series or "")
-    if config.resume not in (None, AUTO):  # the folder may have been moved
-        runs, config.name = Path(config.resume).parent, Path(config.resume).name
     named = frozenset(override.key_or_group.replace("/", ".") for override in parse(overrides))
+    if is_resumed := cfg.resume not in (None, AUTO):
+        config = load_config(cfg.resume, overrides)
+        runs, config.name = Path(str(config.resume)).parent, Path(str(config.resume)).name  # it may have been moved
+    else:
+        config = settle(cfg, choices)
+        runs = Path("runs") / (config.series or "")
     refuse_early(config)  # before the slow imports
-    if config.resume not in (None, AUTO) and find_existing(config, runs):
+    if is_resumed and find_existing(config, runs):
         return best_value(runs / str(config.name), config.training.monitor)
     from seq2seq.training.finetune import start_from_bundle
     from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank, share_folder
     from seq2seq.training.run import train
     from seq2seq.training.run_folder import prepare_folder
 
-    choose_devices(config.trainer, is_resumed=config.resume not in (None, AUTO))
-    check_processes(config.trainer, is_sweep=own.mode == RunMode.MULTIRUN)
+    choose_devices(config.trainer, is_resumed=is_resumed)
+    check_processes(config.trainer, is_sweep=is_sweep)
     keep_freed_memory()
     config.trainer.precision = choose_precision(config.trainer)  # saved, so that a resumed run keeps it
-    if config.init is not None and config.resume in (None, AUTO):
+    if config.init is not None and not is_resumed:
         source = config.init
         config.init = str(share_folder("init", lambda: Path(imported(source, config.data.cache, f"init={source}"))))
         config = start_from_bundle(config, overrides)
@@ -126,7 +128,7 @@ def train_one(cfg: DictConfig) -> float | None:
     if config.resume == AUTO and find_existing(config, runs):
         return best_value(runs / str(config.name), config.training.monitor)
     config, folder, checkpoint = prepare_folder(config, runs, run_name(str(config.experiment_name), overrides, choices))
-    with running(folder, is_resumed=cfg.resume not in (None, AUTO)):
+    with running(folder, is_resumed=is_resumed):
         best = train(config, folder, checkpoint, named)
         if config.analyse and rank() == 0:
             analyse_tests(config, folder)

@@ -12,7 +12,6 @@ import torch
 from lightning.pytorch.callbacks import Callback, Timer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn
-from torch import Tensor
 
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.settings.search import SearchConfig
@@ -51,7 +50,6 @@ class Meter(Callback):
         self._since = 0.0
         self._counted_before = 0.0  # tokens that an earlier process counted; this process spent no time on them
         self._start = (0.0, 0.0)  # progress and seconds of the run when this process started or resumed it
-        self._restored: tuple[Tensor, Tensor] | None = None
 
     @property
     def state_key(self) -> str:
@@ -67,14 +65,15 @@ class Meter(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the loss and the tokens, so that the next log entry counts the updates before the interruption."""
-        self._restored = state_dict["nll"], state_dict["tokens"]
+        self._nll, self._tokens = state_dict["nll"], state_dict["tokens"]
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the counts at zero or continue the restored ones; show the progress bar."""
         self._start = cast(TranslationModule, pl_module).progress, self.budget.time_elapsed()
+        restored = self._nll, self._tokens  # of all ranks
         self._reset(pl_module)
-        if self._restored is not None and trainer.is_global_zero:
-            self._nll, self._tokens = (total.to(pl_module.device) for total in self._restored)
+        if trainer.is_global_zero:
+            self._nll, self._tokens = (total.to(pl_module.device) for total in restored)
             self._counted_before = float(self._tokens)
         if self.show_bar and trainer.is_global_zero:
             self.task = self.bar.add_task("training", total=1.0, text="")

@@ -128,7 +128,7 @@ def fit(
             trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
     except StoppedValidationError:
         return
-    except UserError:
+    except (UserError, OSError):
         raise
     except Exception as error:
         if is_out_of_memory(error):
@@ -136,8 +136,7 @@ def fit(
                 f"training.max_tokens={config.training.max_tokens} needs more memory than there is: begin again with "
                 "half of it and twice training.accumulate, training.activation_checkpointing=true or a smaller model"
             ) from error
-        is_restoring = bool(trainer._checkpoint_connector._loaded_checkpoint)  # Lightning has no public sign of it
-        if is_restoring:
+        if checkpoint is not None and callback_of(trainer, Budget).start_time() is None:  # training had not begun
             raise UserError(
                 f"{checkpoint} cannot be resumed from ({type(error).__name__}: {in_short(error)}): it is forged, or "
                 "of another version; restore it from a copy, or move it away to resume from the one before"
