@@ -33,7 +33,7 @@ _MOST = {  # of a bundle's search, since a bundle may be a stranger's, and the c
     "seed": 2**63 - 1,  # PyTorch's limit
 }
 # settings of older versions' searches, and the value that meant off; None: without groups, the setting had no effect
-_RETIRED = {"coverage_penalty": 0, "repetition_penalty": 1, "groups": 1, "diversity": None}
+RETIRED = {"coverage_penalty": 0, "repetition_penalty": 1, "groups": 1, "diversity": None}
 
 C = TypeVar("C", ModelConfig, SearchConfig)
 
@@ -179,11 +179,11 @@ def _is_finite(value: object) -> bool:
 
 def without_retired(search: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return search settings without those that older versions wrote and this one lacks; errors use the path."""
-    for key, off in _RETIRED.items():
+    for key, off in RETIRED.items():
         if (value := search.get(key, off)) != off and off is not None:
             advice = f"set it to {off} there, or use the version that wrote it"
             raise UserError(f"{path}: search.{key}={value!r:.80} is not known to this version: {advice}")
-    return {key: value for key, value in search.items() if key not in _RETIRED}
+    return {key: value for key, value in search.items() if key not in RETIRED}
 
 
 def config_from_plain(schema: type[C], values: Mapping[str, Any]) -> C:

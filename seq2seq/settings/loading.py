@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from seq2seq.errors import UserError, in_short
-from seq2seq.settings.bundle import first_line, without_retired
+from seq2seq.settings.bundle import RETIRED, first_line
 from seq2seq.settings.compose import from_hydra, one_line, parse
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
@@ -23,6 +23,7 @@ _RETIRED: dict[str, tuple[Any, ...]] = {
     "training.freeze": ([],),
     "training.lora_rank": (0,),
     "training.subword_sampling.nbest": (-1,),
+    **{f"search.{key}": () if off is None else (off,) for key, off in RETIRED.items()},
     **dict.fromkeys(("training.lora_alpha", "training.lora_dropout", "training.lora_targets", "trainer.compile"), ()),
 }
 # settings that a resumed run keeps, and why
@@ -103,8 +104,6 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
     settings = yaml.safe_load(text)
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings) or "${" in text:
         raise UserError(f"{path} holds no plain settings: it is forged or damaged")
-    if isinstance(search := settings.get("search"), dict):
-        settings["search"] = without_retired(search, path)
     for key, unused in _RETIRED.items():
         *sections, name = key.split(".")
         holder: Any = settings

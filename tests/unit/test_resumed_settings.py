@@ -35,18 +35,6 @@ def test_overrides_of_a_resumed_run_are_read_by_hydras_grammar(tmp_path: Path) -
         load_config(str(tmp_path), ["data.train=[a"])
 
 
-def test_a_retired_setting_of_an_older_versions_run_is_left_out_if_it_was_off(tmp_path: Path) -> None:
-    path = Path(write(tmp_path), "config.yaml")
-    text, before = path.read_text(), load_config(str(tmp_path), [])
-    path.write_text(text.replace("search:\n", "search:\n  groups: 1\n  diversity: 0.5\n  repetition_penalty: 1.0\n"))
-    assert load_config(str(tmp_path), []) == before
-    path.write_text(text.replace("search:\n", "search:\n  groups: 2\n"))
-    with pytest.raises(
-        UserError, match=r"config.yaml: search.groups=2 is not known to this version: set it to 1 there"
-    ):
-        load_config(str(tmp_path), [])
-
-
 def test_a_resumed_runs_overrides_are_checked_with_its_settings(tmp_path: Path) -> None:
     write(tmp_path, "training.monitor=loss", "training.final_weights=best")
     assert load_config(str(tmp_path), ["training.bleu_sentences=0"]).training.bleu_sentences == 0
@@ -115,6 +103,7 @@ def test_resuming_a_missing_run_is_an_error(tmp_path: Path) -> None:
         ("training.lora_rank", 0, 8),
         ("training.subword_sampling.nbest", -1, 10),
         ("training.freeze", [], ["encoder"]),
+        ("search.groups", 1, 2),
     ],
 )
 def test_a_retired_setting_is_read_over_where_it_changed_nothing_and_refused_otherwise(
@@ -123,6 +112,7 @@ def test_a_retired_setting_is_read_over_where_it_changed_nothing_and_refused_oth
     path, (*sections, name) = Path(write(tmp_path)) / "config.yaml", key.split(".")
     settings = yaml.safe_load(path.read_text())
     settings["training"]["lora_alpha"] = 6.0  # which nothing uses without a rank
+    settings["search"]["diversity"] = 0.5  # which nothing uses without groups
     settings["trainer"]["compile"] = True  # which changed the speed alone
     holder = functools.reduce(lambda holder, section: holder[section], sections, settings)
     for value in (unused, used):
