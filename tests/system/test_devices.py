@@ -171,17 +171,3 @@ def test_a_sweep_of_several_devices_is_refused_before_it_begins(workdir: Path, l
     result = launcher.train("--multirun", *SETTINGS, "name=many", *TWO, cwd=workdir)
     fails_in_one_line(result, "error: a sweep cannot start 2 processes for each of its runs")
     assert not (workdir / "runs" / "many").exists()
-
-
-def test_one_process_of_torchrun_for_two_devices_is_refused_before_any_text_is_prepared(
-    workdir: Path, launcher: Launcher
-) -> None:
-    result = launcher.train(
-        *(*SETTINGS, "name=one", *TWO), cwd=workdir, RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1",
-        GROUP_WORLD_SIZE="1", TORCHELASTIC_RUN_ID="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="1",
-        SEQ2SEQ_CACHE=str(workdir / "unused"),
-    )  # fmt: skip
-    fails_in_one_line(
-        result, "1 processes were started, but .*: set trainer.devices=1 trainer.num_nodes=1, as torchrun"
-    )
-    assert not (workdir / "unused").exists()

@@ -141,9 +141,3 @@ def test_the_bundled_corpus_and_the_hub_refuse_other_files() -> None:
 def test_the_name_of_the_experiment_is_derived() -> None:
     assert compose(["data=files", "data.train=['x/my text.v2.tsv']"]).experiment_name == "mytext"
     assert compose(["experiment=lab/no_positions"]).experiment_name == "no_positions"
-
-
-def test_no_logger_and_several_loggers() -> None:
-    for override, used in (("~logger", (False, False)), ("logger=tensorboard,mlflow", (True, True))):
-        logger = compose([override]).logger
-        assert (logger.tensorboard, logger.mlflow) == used

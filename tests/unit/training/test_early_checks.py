@@ -46,12 +46,12 @@ def test_a_complete_run_is_done_and_the_log_says_how_to_extend_it(
 ) -> None:
     folder = make_run(tmp_path / "done", results=6)
     config = resumed(folder, 6)
-    config.training.patience = 0
     config.trainer = TrainerConfig(max_steps=6, **limit)
     with caplog.at_level("INFO"):
         assert is_done(config, folder)
     assert re.search(
-        rf"resume=\S+done trainer.max_steps=12{''.join(f' trainer.{key}=null' for key in limit)}`$", caplog.text
+        rf"resume=\S+done trainer.max_steps=12{''.join(f' trainer.{key}=null' for key in limit)} training.patience=0`$",
+        caplog.text,
     )
     assert not is_done(resumed(folder, 7), folder)
 

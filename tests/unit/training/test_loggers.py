@@ -42,6 +42,7 @@ def test_the_group_chooses_the_loggers_and_the_table_is_always_written(folder: P
 def test_several_loggers_are_one_run_and_no_sweep():
     overrides = ["logger=csv,wandb", "logger=mlflow", "training.learning_rate=1e-3,2e-3"]
     assert rewrite(overrides) == ["logger=[csv,wandb]", "logger=mlflow", "training.learning_rate=1e-3,2e-3"]
+    assert compose(["~logger"]).logger == LoggerConfig()
     both = compose(["logger=wandb,mlflow", "logger.project=mine"]).logger
     assert both == LoggerConfig(wandb=True, mlflow=True, project="mine")
 

@@ -200,25 +200,6 @@ def run_folder(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "headless"])
-def test_a_damaged_newest_checkpoint_is_passed_over_and_kept(
-    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = run_folder(tmp_path)
-    newest = folder / "checkpoints/step=0000007.ckpt"
-    data = newest.read_bytes()
-    flipped = data.replace(torch.ones(4).numpy().tobytes(), torch.full((4,), 2.0).numpy().tobytes(), 1)
-    assert flipped != data
-    damaged = {"truncated": data[:-100], "empty": b"", "flipped": flipped, "headless": data[50:]}[damage]
-    newest.write_bytes(damaged)
-    path, values = newest_checkpoint(folder)
-    assert path.name == "step=0000005.ckpt"
-    assert values["global_step"] == 5
-    assert "step=0000007.ckpt is damaged" in caplog.text
-    assert "going on from step=0000005.ckpt, the one before" in caplog.text
-    assert (folder / "checkpoints/damaged-step=0000007.ckpt").read_bytes() == damaged
-
-
 def test_the_best_checkpoint_is_gone_on_from_if_the_last_one_is_damaged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,16 +217,17 @@ def test_the_best_checkpoint_is_gone_on_from_if_the_last_one_is_damaged(
     assert len(list(folder.glob("damaged-*"))) == 2
 
 
-def test_a_damaged_only_checkpoint_is_named_and_left(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path)
-    (folder / "checkpoints/step=0000005.ckpt").unlink()
-    (folder / "checkpoints/step=0000007.ckpt").write_bytes(b"PK")
-    with pytest.raises(UserError, match=r"step=0000007.ckpt is damaged .*; there is no other: restore it") as caught:
-        newest_checkpoint(folder)
-    assert_one_line(caught.value)
-    assert (folder / "checkpoints/step=0000007.ckpt").read_bytes() == b"PK"
+def damage(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    """Return what writes a checkpoint with other bytes."""
+
+    def write(path: Path) -> None:
+        torch.save(honest(), path)
+        path.write_bytes(change(path.read_bytes()))
+
+    return write
 
 
+ONE, TWO = (torch.full((4,), value).numpy().tobytes() for value in (1.0, 2.0))
 UNUSABLE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "code": (
         lambda path: torch.save({**honest(), "extra": Payload(path.parents[4] / "the-payload-ran")}, path),
@@ -260,6 +242,10 @@ UNUSABLE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a pipe": (os.mkfifo, "no regular file"),
     "a dead link": (lambda path: path.symlink_to("none"), "no regular file"),
     "a link to itself": (lambda path: path.symlink_to(path.name), "no regular file"),
+    "truncated": (damage(lambda data: data[:-100]), "is damaged"),
+    "empty": (damage(lambda data: b""), "is damaged"),
+    "flipped": (damage(lambda data: data.replace(ONE, TWO, 1)), "is damaged"),
+    "headless": (damage(lambda data: data[50:]), "is damaged"),
 }
 
 
@@ -272,13 +258,19 @@ def test_an_unusable_newest_checkpoint_is_passed_over_unrun_and_kept(
     newest.unlink()
     make(newest)
     (folder / "checkpoints/damaged-step=0000007.ckpt").mkdir()  # of an earlier time
-    assert newest_checkpoint(folder)[0].name == "step=0000005.ckpt"
+    before = newest.read_bytes() if newest.is_file() else None
+    path, values = newest_checkpoint(folder)
+    assert (path.name, values["global_step"]) == ("step=0000005.ckpt", 5)
     assert [reason in message and "going on from step=0000005" in message for message in caplog.messages] == [True]
-    assert os.path.lexists(folder / "checkpoints/damaged-2-step=0000007.ckpt")
+    kept = folder / "checkpoints/damaged-2-step=0000007.ckpt"
+    assert os.path.lexists(kept)
+    assert before is None or kept.read_bytes() == before
     (folder / "checkpoints/step=0000005.ckpt").unlink()
     make(newest)
-    with pytest.raises(UserError, match=f"{reason}.*; there is no other: restore it"):
+    with pytest.raises(UserError, match=f"{reason}.*; there is no other: restore it") as caught:
         newest_checkpoint(folder)
+    assert_one_line(caught.value)
+    assert os.path.lexists(newest)
     assert not trace.exists()
 
 

@@ -100,27 +100,17 @@ def test_a_loaded_state_goes_on_in_the_same_place() -> None:
         assert all(torch.equal(one, other) for one, other in zip(*changes, strict=True))
 
 
-def test_gradients_are_computed_anew_for_every_update() -> None:
-    optimised = parameters()
-    optimizer = make(optimised)
-
-    def closure() -> None:
-        optimizer.zero_grad()
-        torch.stack([parameter.sum() for parameter in optimised]).sum().backward()
-
-    for _ in range(3):
-        optimizer.step(closure)
-        assert all(parameter.grad is not None and (parameter.grad == 1).all() for parameter in optimised)
-
-
-def test_the_closure_is_called_once_and_its_loss_returned() -> None:
+def test_the_closure_is_called_once_an_update_with_all_groups_and_its_loss_returned() -> None:
     optimised, calls = parameters(), []
+    optimizer = make(optimised)
 
     def closure() -> float:
         calls.append(torch.is_grad_enabled())
-        for parameter in optimised:
-            parameter.grad = torch.ones_like(parameter)
+        optimizer.zero_grad()
+        torch.stack([parameter.sum() for parameter in optimised]).sum().backward()
         return 2.5
 
-    assert make(optimised).step(closure) == 2.5
-    assert calls == [True]
+    for _ in range(3):
+        assert optimizer.step(closure) == 2.5
+        assert all(parameter.grad is not None and (parameter.grad == 1).all() for parameter in optimised)
+    assert calls == [True] * 3

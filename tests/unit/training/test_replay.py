@@ -4,13 +4,10 @@ A stand-in records on the CPU: it runs the computation again, into the same resu
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -30,7 +27,7 @@ from seq2seq.text.dataset import PreparedData
 from seq2seq.training import replay as replay_file
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_devices
-from seq2seq.training.replay import Computation, CudaRecorder, Recorder, Replay, Results, records_updates
+from seq2seq.training.replay import Computation, Recorder, Replay, Results, records_updates
 from tests.unit.training import resuming
 from tests.unit.training.resuming import changed, end_of, is_same, resume, straight_run
 
@@ -283,44 +280,6 @@ def test_no_more_shapes_are_recorded_than_memory_is_for(monkeypatch: pytest.Monk
     updates = make(record)
     assert is_same(train(updates), train(make(None)))
     assert len(replay_of(updates).recordings) == 1
-
-
-def test_a_cuda_graph_is_recorded_while_the_loader_pins_memory_and_a_failure_leaves_no_trace(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    graphs, modes, pools, streams = [], [], [], []
-
-    def make_graph() -> MagicMock:
-        graphs.append(MagicMock(pool=lambda: "pool"))
-        return graphs[-1]
-
-    @contextmanager
-    def graph(graph: Any, pool: Any, capture_error_mode: str) -> Iterator[None]:
-        pools.append(pool)
-        modes.append(capture_error_mode)
-        yield
-
-    @contextmanager
-    def stream(stream: Any) -> Iterator[None]:
-        yield
-        streams.append(stream)
-
-    generator, current = MagicMock(), SimpleNamespace(device_index=0)
-    for name, value in {"CUDAGraph": make_graph, "graph": graph, "stream": stream, "current_stream": lambda: current,
-                        "default_generators": [generator]}.items():  # fmt: skip
-        monkeypatch.setattr(torch.cuda, name, value)
-    recorder, results = CudaRecorder(), (torch.tensor(1.0),)
-    for _ in range(2):
-        run = recorder(lambda: results)
-        assert run() is results
-        assert graphs[-1].replay.call_count == 1
-    assert modes == ["thread_local"] * 2
-    assert pools == [None, "pool"]
-    assert streams == [current] * 2
-    generator.graphsafe_set_state.assert_not_called()
-    with pytest.raises(ZeroDivisionError):
-        recorder(lambda: (results[0], 1 / 0))  # type: ignore[arg-type]
-    generator.graphsafe_set_state.assert_called_once_with(generator.clone_state())
 
 
 def config_of(replay: Any = "auto", max_tokens: int = LADDER_TOKENS, **settings: Any) -> Config:
