@@ -55,9 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     With --debug, errors show their traceback.
     """
     own = list(sys.argv)
-    words = own[1:] if arguments is None else list(arguments)
-    is_debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+    given = own[1:] if arguments is None else list(arguments)
+    is_debug, words = "--debug" in given, [word for word in given if word != "--debug"]
     os.environ["SEQ2SEQ_HOME"] = str(home())  # conf/ refers to it
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach the handler below
     with one_line_errors(is_debug=is_debug), standard_streams():
@@ -120,8 +119,7 @@ def train_one(cfg: DictConfig) -> float | None:
     check_processes(config.trainer, is_sweep=is_sweep)
     keep_freed_memory()
     config.trainer.precision = choose_precision(config.trainer)  # saved, so that a resumed run keeps it
-    if config.init is not None and not is_resumed:
-        source = config.init
+    if (source := config.init) is not None and not is_resumed:
         config.init = str(share_folder("init", lambda: Path(imported(source, config.data.cache, f"init={source}"))))
         config = start_from_bundle(config, overrides)
         named |= {"model", "tokenizer"}  # init= sets them
@@ -149,9 +147,9 @@ def analyse_tests(config: Config, folder: Path) -> None:
         device = "cuda" if config.trainer.accelerator == "gpu" else config.trainer.accelerator
         reader = Translator.load(folder / "model", device, torch.float32)
         languages = config.data.src_lang, config.data.tgt_lang
-        texts = {"texts": training_sources(folder), "known": words_of_run(folder)}
-        reader = reader if reader.can_align else None
-        write_analysis(folder / "analysis", tests, languages, translator=reader, **texts)
+        aligner = reader if reader.can_align else None
+        texts, known = training_sources(folder), words_of_run(folder)
+        write_analysis(folder / "analysis", tests, languages, translator=aligner, texts=texts, known=known)
     except UserError as error:
         log.warning("no analysis: %s; `seq2seq analyse --model %s` makes it", error, folder)  # the run is complete
     else:
