@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seq2seq.documents.marked import BREAKS, KEPT, OBJECT, VOID, Kind, Mark, Marked, Segment, join, with_space
-from seq2seq.documents.placing import Alignment, find_words, place
+from seq2seq.documents.placing import Alignment, place
 from seq2seq.errors import UserError
 from seq2seq.segments import sentence_ends
 from seq2seq.text.masks import hide
 
 log = logging.getLogger(__name__)
 
-Translated = tuple[str, Alignment | None]  # a translation and the alignment of words, which are split at spaces
+Translated = tuple[str, Alignment | None]
 Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: whether alignments are used
 Finish = Callable[[Sequence[Translated]], list[Marked]]
 
@@ -29,11 +29,6 @@ _LINE_ENDS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*")  # with the white space ar
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0 (§2.2), even escaped
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
-
-
-def translate_texts(texts: Sequence[str], translate: Translate) -> list[str]:
-    """Translate texts without marks; see `translate_marked`."""
-    return [translated.text for translated in translate_marked([Marked(text) for text in texts], translate)]
 
 
 def translate_marked(texts: Sequence[Marked], translate: Translate) -> list[Marked]:
@@ -62,7 +57,7 @@ def prepare(texts: Sequence[Marked]) -> tuple[list[str], bool, Finish]:
 
     def finish(translations: Sequence[Translated]) -> list[Marked]:
         words = {text: (text, None) for text in (one.text for one in sentences)} | _written(worded, translations)
-        done = {sentence: _place(sentence, *words[sentence.text]) for sentence in sentences}
+        done = {sentence: _or_source(sentence, place(sentence, *words[sentence.text])) for sentence in sentences}
         joined = [join(part if i % 2 else done[part] for i, part in enumerate(parts)) for parts in cut]
         written = [text.put_back(translated) for text, translated in zip(lifted, joined, strict=True)]
         return [_or_source(text, translation) for text, translation in zip(texts, written, strict=True)]
@@ -96,37 +91,12 @@ def _gaps(text: str) -> Iterator[tuple[int, int]]:
             start = line_end.end()
 
 
-def _place(sentence: Marked, translation: str, alignment: Alignment | None) -> Marked:
-    """Return a sentence's translation with its marks, or the sentence if the translation has other kept strings."""
-    return _or_source(sentence, place(sentence, translation, _between_kept(sentence.text, translation, alignment)))
-
-
 def _or_source(text: Marked, translation: Marked) -> Marked:
     """Return the translation, or the source if that has other kept strings, such as a tag with characters beside it."""
     if sorted(KEPT.findall(text.text)) == sorted(KEPT.findall(translation.text)):
         return translation
     log.warning("not translated, since its translation %r has other placeholders: %r", translation.text, text.text)
     return text
-
-
-def _between_kept(source: str, translation: str, alignment: Alignment | None) -> Alignment | None:
-    """Turn an alignment of words that are split at spaces into an alignment of the words of `find_words`."""
-    if alignment is None:
-        return None
-    of_source, of_translation = _numbers(source), _numbers(translation)
-    return [
-        (of_source[word], of_translation[translated])
-        for word, translated in alignment
-        if word < len(of_source) and translated < len(of_translation)
-    ]
-
-
-def _numbers(text: str) -> list[int]:
-    """Return, for every word that is split at spaces, the number of the word of `find_words` that contains it."""
-    numbers = []
-    for number, (start, end) in enumerate(find_words(text)):
-        numbers += [number] * len(text[start:end].split())
-    return numbers
 
 
 def _written(texts: Sequence[str], translations: Sequence[Translated]) -> dict[str, Translated]:
@@ -141,19 +111,13 @@ def _written(texts: Sequence[str], translations: Sequence[Translated]) -> dict[s
         written = "".join(character for character in translation if character not in unwritable)
         num_left_out += len(translation) - len(written)
         if written.strip():
-            done[text] = _with_space_of(text, written), alignment
+            leading, _, trailing = text.partition(text.strip())
+            done[text] = leading + written.strip() + trailing, alignment
         else:
             log.warning("not translated, since its translation is empty: %r", text)
     if num_left_out:
         log.warning("%d control characters were left out of translations: documents cannot hold them", num_left_out)
     return done
-
-
-def _with_space_of(source: str, text: str) -> str:
-    """Return text with the white space that source has at its ends."""
-    body = source.strip()
-    leading, _, trailing = source.partition(body)
-    return leading + text.strip() + trailing
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from seq2seq.documents.keeping import Translate, translate_marked
+from seq2seq.documents.marked import Marked
 from seq2seq.text.masks import Masker
 
 FIND = Masker(0, is_spelt=True).mask
@@ -13,6 +15,11 @@ def shout(text: str) -> str:
         before, _, text = text.partition(string)
         parts += [before.upper(), string]
     return "".join([*parts, text.upper()])
+
+
+def translate_texts(texts: Sequence[str], translate: Translate) -> list[str]:
+    """Translate texts without marks."""
+    return [translated.text for translated in translate_marked([Marked(text) for text in texts], translate)]
 
 
 def shout_all(texts: Sequence[str], align: bool) -> list[tuple[str, None]]:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import typer
 from fastapi import FastAPI
+from shouting import translate_texts
 
 from seq2seq.cli import main
-from seq2seq.documents.keeping import translate_texts
 from seq2seq.errors import UserError
 from seq2seq.extras import install_command
 from seq2seq.serve.app import create_app

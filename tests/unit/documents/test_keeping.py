@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shouting import shout
+from shouting import shout, translate_texts
 
-from seq2seq.documents.keeping import cut_sentences, translate_marked, translate_texts
+from seq2seq.documents.keeping import cut_sentences, translate_marked
 from seq2seq.documents.marked import KEPT, Kind, Mark, Marked, Segment
 from seq2seq.errors import UserError
 from seq2seq.segments import split_text
@@ -45,14 +46,9 @@ def test_what_only_looks_like_a_placeholder_is_translated(text: str):
 
 
 def test_a_sentence_whose_placeholders_survive_is_translated_as_a_whole():
-    given_texts = []
-
-    def reverse_around(texts: Sequence[str], align: bool) -> list[tuple[str, None]]:
-        given_texts.extend(texts)
-        return [(text.replace("Hello {name}", "¡Hola, {name}!"), None) for text in texts]
-
-    assert translate_texts(["Hello {name}"], reverse_around) == ["¡Hola, {name}!"]
-    assert given_texts == ["Hello {name}"]
+    model = Mock(side_effect=through({"Hello {name}": "¡Hola, {name}!"}.__getitem__))
+    assert translate_texts(["Hello {name}"], model) == ["¡Hola, {name}!"]
+    model.assert_called_once()
 
 
 def test_a_placeholder_that_the_model_invents_is_not_let_in(caplog: pytest.LogCaptureFixture):
@@ -64,15 +60,10 @@ def test_a_placeholder_that_the_model_invents_is_not_let_in(caplog: pytest.LogCa
 
 
 def test_sentences_are_translated_one_by_one_and_the_space_between_them_stays():
-    given_texts = []
-
-    def collect(texts: Sequence[str], align: bool) -> list[tuple[str, None]]:
-        given_texts.extend(texts)
-        return upper(texts, align)
-
+    model = Mock(side_effect=upper)
     text = "  One. Two?  “Three!” Mr. Four v. 1.5, e.g. five\n\n six {a. B} \n"
-    assert translate_texts([text], collect) == ["  ONE. TWO?  “THREE!” MR. FOUR V. 1.5, E.G. FIVE\n\n SIX {a. B} \n"]
-    assert given_texts[:4] == ["One.", "Two?", "“Three!”", "Mr. Four v. 1.5, e.g. five"]
+    assert translate_texts([text], model) == ["  ONE. TWO?  “THREE!” MR. FOUR V. 1.5, E.G. FIVE\n\n SIX {a. B} \n"]
+    assert model.call_args.args[0][:4] == ["One.", "Two?", "“Three!”", "Mr. Four v. 1.5, e.g. five"]
 
 
 def test_sentences_end_where_a_long_text_would_be_cut():
@@ -91,16 +82,9 @@ def test_no_sentence_ends_within_a_kept_string():
 
 
 def test_equal_sentences_are_translated_once_and_texts_without_words_never():
-    given_texts = []
-
-    def collect(texts: Sequence[str], align: bool) -> list[tuple[str, None]]:
-        given_texts.extend(texts)
-        return upper(texts, align)
-
-    assert translate_texts(["a", "a", " a ", "", " ", "1,5 €", "{name}: %d"], collect) == [
-        *("A", "A", " A ", "", " ", "1,5 €", "{name}: %d")
-    ]
-    assert sorted(set(given_texts)) == ["a"]
+    model, others = Mock(side_effect=upper), ["", " ", "1,5 €", "{name}: %d"]
+    assert translate_texts(["a", "a", " a ", *others], model) == ["A", "A", " A ", *others]
+    assert set(model.call_args.args[0]) == {"a"}
 
 
 def test_objects_may_change_places():

@@ -3,13 +3,14 @@
 import re
 import time
 from collections.abc import Sequence
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shouting import shout_all
+from shouting import shout_all, translate_texts
 
-from seq2seq.documents.keeping import translate_marked, translate_texts
+from seq2seq.documents.keeping import translate_marked
 from seq2seq.documents.marked import Kind, Mark, Marked
 
 pytestmark = pytest.mark.slow
@@ -81,15 +82,10 @@ def test_tags_that_part_what_would_be_an_address_stay() -> None:
 
 
 def test_alignments_are_asked_for_only_where_there_is_markup():
-    asked = []
-
-    def watch(texts: Sequence[str], align: bool) -> list[tuple[str, Alignment | None]]:
-        asked.append(align)
-        return words(texts, align)
-
-    translate_texts([CAT[0]], watch)
-    translate_texts([CAT[0], "It <b>sleeps</b>."], watch)
-    assert asked == [False, True]
+    model = Mock(side_effect=words)
+    translate_texts([CAT[0]], model)
+    translate_texts([CAT[0], "It <b>sleeps</b>."], model)
+    assert [align for (_, align), _ in model.call_args_list] == [False, True]
 
 
 def structure(marks: Sequence[Mark]) -> dict[int, tuple[int | None, int | None]]:
