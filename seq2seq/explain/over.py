@@ -11,7 +11,7 @@ import torch
 
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import DECIMALS, Explanation, plain
-from seq2seq.explain.page import embed, fill, script
+from seq2seq.explain.page import embed, fill
 from seq2seq.explain.picture import FAINT, INK, any_letters, shorten, show
 
 _STYLES = ("viewer.css", "page.css", "over.css")
@@ -52,7 +52,7 @@ def write_over_page(explanation: Explanation, moments: Sequence[Moment]) -> str:
     data = {"source": subject.source, "target": subject.target, "rows": rows, "columns": columns}
     data["moments"] = [asdict(moment) for moment in moments]
     title = html.escape(f"Attention over time: {subject.source}")
-    return fill("over.html", _STYLES, title, script("over"), data=embed(data))
+    return fill("over.html", _STYLES, title, "over", data=embed(data))
 
 
 def animate(explanation: Explanation, moments: Sequence[Moment], path: Path) -> None:

@@ -26,22 +26,21 @@ def write_page(data: dict[str, Any]) -> str:
         data: `Assembly.data`; "walks" and "beams" may be empty.
     """
     title = html.escape(f"Attention: {data['explanation']['source']}")
-    return fill("page.html", _STYLES, title, script("page"), data=embed(data))
+    return fill("page.html", _STYLES, title, "page", data=embed(data))
 
 
-def fill(body: str, style_sheets: Sequence[str], title: str, script: str = "", **values: str) -> str:
-    """Return a page's HTML; its Content-Security-Policy allows only the script and style sheets, by their hashes.
+def fill(template: str, style_sheets: Sequence[str], title: str, entry: str | None = None, **values: str) -> str:
+    """Return a page's HTML, as `frame` does.
 
     Args:
-        body: file of `viewer/`: the template of the content of <body>, with the placeholder $script and one for each
-            of `values`.
+        template: file of `viewer/`: the content of <body>, with a placeholder for each of `values`.
         style_sheets: files of `viewer/`.
         title: HTML, so the caller must escape texts in it.
-        script: JavaScript; if empty, the page may not run any script.
+        entry: entry module of `viewer/`, for `script`; None: the page may not run any script.
         values: HTML for each placeholder, so the caller must escape texts in them.
     """
-    content = Template(_read(body)).substitute(values, script=script)
-    return _frame(content, "\n".join(map(_read, style_sheets)), title, [script] if script else [])
+    body = Template(_read(template)).substitute(values)
+    return frame(body, [*map(_read, style_sheets)], title, [script(entry)] if entry else [])
 
 
 def frame(body: str, style_sheets: Sequence[str], title: str, scripts: Sequence[str], *, worker: bool = False) -> str:
@@ -54,19 +53,18 @@ def frame(body: str, style_sheets: Sequence[str], title: str, scripts: Sequence[
         scripts: JavaScript; the last one is a module at the end of the page, the others run before anything is drawn.
         worker: whether the page may start a Web Worker from its own text.
     """
+    styles = "\n".join(style_sheets)
     head = "".join(f"\n<script>{one}</script>" for one in scripts[:-1])
-    body += f'<script type="module">{scripts[-1]}</script>\n'
-    return _frame(body, "\n".join(style_sheets), title, scripts, head, worker=worker)
-
-
-def _frame(body: str, styles: str, title: str, scripts: Sequence[str], head: str = "", *, worker: bool = False) -> str:
-    allowed = " ".join(map(_hash, scripts)) or "'none'"
-    rules = {"default-src": "'none'", "script-src": allowed, "style-src": _hash(styles)}
+    body += "".join(f'<script type="module">{one}</script>\n' for one in scripts[-1:])
+    rules = {
+        "default-src": "'none'",
+        "script-src": " ".join(map(_hash, scripts)) or "'none'",
+        "style-src": _hash(styles),
+    }
     rules |= {"worker-src": "blob:"} if worker else {}
     rules |= {"base-uri": "'none'", "form-action": "'none'"}
     policy = "; ".join(f"{name} {value}" for name, value in rules.items())
-    frame = Template(_read("frame.html"))
-    return frame.substitute(policy=policy, title=title, styles=styles, head=head, body=body)
+    return Template(_read("frame.html")).substitute(policy=policy, title=title, styles=styles, head=head, body=body)
 
 
 def embed(data: object) -> str:

@@ -1,6 +1,6 @@
 // Shows the search step by step: a growing tree, and a list of the current step's candidates.
 
-import { decimal, draw, make } from "./dom.js";
+import { decimal, draw, make, scroller, table } from "./dom.js";
 import { makeStepper } from "./stepper.js";
 
 const MARKS = { kept: "✓ kept", dropped: "✕ dropped", finished: "■ finished" };
@@ -49,23 +49,13 @@ function makeTree(beams, nodes) {
   const lines = draw("svg", { class: "branches", "aria-hidden": "true" });
   const { root, columns, boxes } = makeColumns(beams);
   const inner = make("div", { class: "grown" }, lines, root, ...columns);
-  const element = make(
-    "div",
-    {
-      class: "scroll tree",
-      tabindex: "0",
-      role: "img",
-      "aria-label": "Tree of the hypotheses; the table shows the same",
-    },
-    inner,
-  );
+  const element = scroller("Tree of the hypotheses; the table shows the same", inner, "img");
+  element.classList.add("tree");
   const winners = lineage(nodes, beams.result[0]?.id);
   let until = 0;
   const paint = () => {
     const shown = beams.steps.slice(0, until + 1).flatMap((step) => step.candidates);
-    lines.replaceChildren(
-      ...shown.map((one) => branch(boxes.get(one.parent), boxes.get(one.id), one.fate, boxes.get(one.id).className)),
-    );
+    lines.replaceChildren(...shown.map((one) => branch(boxes.get(one.parent), boxes.get(one.id), one.fate)));
   };
   new ResizeObserver(paint).observe(inner);
   const grow = (index) => {
@@ -92,11 +82,11 @@ function lineage(nodes, id) {
   return found.add(null);
 }
 
-function branch(parent, child, fate, classes) {
+function branch(parent, child, fate) {
   const [x, y] = [parent.offsetLeft + parent.offsetWidth, parent.offsetTop + parent.offsetHeight / 2];
   const [toX, toY] = [child.offsetLeft, child.offsetTop + child.offsetHeight / 2];
   const middle = (x + toX) / 2;
-  const won = classes.includes("winner") ? " winner" : "";
+  const won = child.classList.contains("winner") ? " winner" : "";
   return draw("path", {
     class: `branch ${fate}${won}`,
     d: `M${x} ${y} C${middle} ${y} ${middle} ${toY} ${toX} ${toY}`,
@@ -125,25 +115,13 @@ function tellResult(beams) {
   ]);
   const count = "the number of its pieces, </s> included";
   const power = beams.length_penalty === 1 ? count : `${count}, to the power of ${beams.length_penalty}`;
-  return [
-    makeTable(
-      `The finished hypotheses, best first. Each score is divided by ${power}, so that long hypotheses have no disadvantage.`,
-      ["Translation", "Score / length"],
-      rows,
-    ),
-  ];
+  const told = `The finished hypotheses, best first. Each score is divided by ${power}, so that long hypotheses have no disadvantage.`;
+  return [makeTable(told, ["Translation", "Score / length"], rows)];
 }
 
 function makeTable(caption, headings, rows) {
-  const head = make("tr", {}, ...headings.map((text) => make("th", { scope: "col" }, text)));
   const lines = rows.map(([kind, text, ...rest]) =>
     make("tr", { class: kind }, make("td", {}, ...text), ...rest.map((one) => make("td", {}, one))),
   );
-  return make(
-    "table",
-    { class: "candidates" },
-    make("caption", {}, caption),
-    make("thead", {}, head),
-    make("tbody", {}, ...lines),
-  );
+  return table("candidates", [caption], headings, lines);
 }

@@ -1,6 +1,6 @@
 // Why this word and not another one: asks for the other word, and shows which source words speak for which.
 
-import { decimal, make, share } from "./dom.js";
+import { decimal, make, scroller, share, table } from "./dom.js";
 
 const NOTE =
   "Attention: the share of what cross-attention takes from a source word while each of the two is written, by the size " +
@@ -36,13 +36,7 @@ export function makeContrast({ contrast, words }) {
       make("td", { class: gaps[i] < 0 ? "minus" : "plus", "--share": Math.abs(gaps[i]) / largest }, decimal(gaps[i])),
     ),
   );
-  const table = make(
-    "table",
-    { class: "comparison" },
-    make("caption", {}, make("b", {}, ours), ` (${first}) rather than `, make("b", {}, theirs), ` (${second})`),
-    make("thead", {}, make("tr", {}, ...head.map((name) => make("th", { scope: "col" }, name)))),
-    make("tbody", {}, ...rows),
-  );
-  const scroll = { class: "scroll", tabindex: "0", role: "group", "aria-label": "Evidence of the source words" };
-  return make("div", { class: "contrasted", role: "status" }, make("div", scroll, table), make("p", { class: "note" }, NOTE));
+  const caption = [make("b", {}, ours), ` (${first}) rather than `, make("b", {}, theirs), ` (${second})`];
+  const evidence = scroller("Evidence of the source words", table("comparison", caption, head, rows));
+  return make("div", { class: "contrasted", role: "status" }, evidence, make("p", { class: "note" }, NOTE));
 }

@@ -59,6 +59,17 @@ export function choices(label, options, chosen, onChoose) {
   return make("fieldset", { class: "choices" }, make("legend", {}, label), make("div", {}, ...items));
 }
 
+/** Make a table with a caption and a row of headings; rows are its other rows, as elements. */
+export function table(kind, caption, headings, rows) {
+  const head = make("tr", {}, ...headings.map((text) => make("th", { scope: "col" }, text)));
+  return make("table", { class: kind }, make("caption", {}, ...caption), make("thead", {}, head), make("tbody", {}, ...rows));
+}
+
+/** Make a frame in which a wide element scrolls, also by the keyboard. */
+export function scroller(label, content, role = "group") {
+  return make("div", { class: "scroll", tabindex: "0", role, "aria-label": label }, content);
+}
+
 /** Format a weight from 0 to 1 for small tables: .83, 1, and nothing below half a percent. */
 export function share(weight) {
   const text = weight.toFixed(2);

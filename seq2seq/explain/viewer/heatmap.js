@@ -1,6 +1,6 @@
 // Draws weights as a table of tinted cells, and as a small picture.
 
-import { draw, make, share } from "./dom.js";
+import { draw, make, scroller, share } from "./dom.js";
 
 const MOST_NUMBERED = 14; // columns; beyond them cells are too small for numbers
 const MOST_SMALL = 17; // columns; beyond them cells are tiny
@@ -29,11 +29,7 @@ export function makeHeatmap({ title, rows, columns, weights, onRow }) {
     make("thead", {}, head),
     body,
   );
-  const element = make(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": `${title}, table of weights` },
-    table,
-  );
+  const element = scroller(`${title}, table of weights`, table);
   return { element, choose: (chosen) => lines.forEach((line, i) => line.classList.toggle("chosen", i === chosen)) };
 }
 

@@ -1,6 +1,6 @@
 // Switches parts of the model off, and compares what it does with them and without. The server computes.
 
-import { choices, decimal, make } from "./dom.js";
+import { choices, decimal, make, table } from "./dom.js";
 
 const NONE = { without: [], average: [], temperature: 1 };
 const TEMPERATURES = [0.25, 0.5, 1, 2, 4];
@@ -12,11 +12,6 @@ const SETTINGS = [
 /** Return what is changed in the model of an explanation. */
 export function interventionsOf(explanation) {
   return { ...NONE, ...explanation.interventions };
-}
-
-/** Return whether nothing is changed. */
-export function isUsual({ without, average, temperature }) {
-  return without.length + average.length === 0 && temperature === 1;
 }
 
 /** Make a button that switches a part off, or on again; name is that of `seq2seq attend --without`. */
@@ -65,15 +60,11 @@ export function makeComparison(explanation, onIntervene) {
       make("td", {}, text),
       make("td", { class: "score" }, `${decimal(value)} nats`),
     );
-  const table = make(
-    "table",
-    { class: "comparison" },
-    make("caption", {}, `Without ${told(interventions, explanation)}`),
-    make("thead", {}, make("tr", {}, ...["model", "translation", "log-probability"].map((text) => make("th", { scope: "col" }, text)))),
-    make("tbody", {}, row("unchanged", unchanged.target, unchanged.log_prob), row("changed", target, score)),
-  );
+  const rows = [row("unchanged", unchanged.target, unchanged.log_prob), row("changed", target, score)];
+  const caption = [`Without ${told(interventions, explanation)}`];
+  const both = table("comparison", caption, ["model", "translation", "log-probability"], rows);
   const reset = onIntervene && make("button", { type: "button", class: "button", click: () => onIntervene(NONE) }, "Undo");
-  return make("div", { class: "compared", role: "status" }, table, reset);
+  return make("div", { class: "compared", role: "status" }, both, reset);
 }
 
 /** Describe interventions in words. */

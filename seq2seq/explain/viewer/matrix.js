@@ -1,6 +1,6 @@
 // Shows a small matrix as a table of tinted numbers: accent for positive numbers, grey for negative ones.
 
-import { decimal, make } from "./dom.js";
+import { decimal, make, scroller } from "./dom.js";
 
 const CHANNELS = 5; // columns shown of a wide matrix
 
@@ -36,7 +36,7 @@ export function makeMatrix({ name, rows, columns = null, values, width = values[
   const table = make("table", { class: "matrix" }, head, make("tbody", {}, ...lines));
   const size = `${values.length} × ${width}`;
   const label = `${name}, ${size}${isCut ? `, first ${shown} channels` : ""}`;
-  const scroll = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, table);
+  const scroll = scroller(label, table);
   requestAnimationFrame(() => reveal(scroll, lines[chosen.row], columns && chosen.column));
   return make("figure", {}, make("figcaption", {}, make("b", {}, name), ` ${size}`), scroll);
 }

@@ -14,32 +14,19 @@ const scaledAt = (index) => term("msubsup", letter("S"), row(...[...index].map(l
 const above = (name, index) => term("msup", letter(name), letter(index));
 const isCross = (walk) => walk.part === "cross";
 
-/** Prepare the view of one walk: matrices named as in the formulas, the followed query and key marked. */
-function matrices(walk, at, follow) {
-  const ofRows = (name, values, width) =>
-    makeMatrix({
-      name,
-      rows: walk.rows,
-      values,
-      width,
-      chosen: { row: at.row, column: null },
-      onChoose: (i) => follow(i, null),
-    });
-  const ofKeys = (name, values) =>
-    makeMatrix({
-      name,
-      rows: walk.columns,
-      values,
-      chosen: { row: at.column, column: null },
-      onChoose: (j) => follow(at.row, j),
-    });
-  const pairs = (name, values) =>
-    makeMatrix({ name, rows: walk.rows, columns: walk.columns, values, chosen: at, onChoose: follow });
-  return { ofRows, ofKeys, pairs };
+/** Return functions that make the matrices of a walk by their rows: its queries, its keys, or both; `at` is marked. */
+export function matrices(walk, at, follow) {
+  const { rows, columns } = walk;
+  const ofRow = { rows, chosen: { row: at.row, column: null }, onChoose: (i) => follow(i, null) };
+  const ofColumn = { rows: columns, chosen: { row: at.column, column: null }, onChoose: (j) => follow(at.row, j) };
+  return {
+    ofRows: (name, values, width) => makeMatrix({ name, values, width, ...ofRow }),
+    ofKeys: (name, values) => makeMatrix({ name, values, ...ofColumn }),
+    pairs: (name, values) => makeMatrix({ name, values, rows, columns, chosen: at, onChoose: follow }),
+  };
 }
 
-function embed(walk, at, follow) {
-  const { ofRows } = matrices(walk, at, follow);
+function embed(walk, at, { ofRows }) {
   const { embedding, position, input, d_model: width } = walk;
   const hasPosition = position !== null;
   const isSum =
@@ -75,8 +62,7 @@ function embed(walk, at, follow) {
   };
 }
 
-function project(walk, at, follow) {
-  const { ofRows, ofKeys } = matrices(walk, at, follow);
+function project(walk, at, { ofRows, ofKeys }) {
   const given = isCross(walk) ? "M" : "X";
   const product = (name, from) => formula(letter(name), symbol("="), letter(from), above("W", name));
   const whence = isCross(walk)
@@ -95,8 +81,7 @@ function project(walk, at, follow) {
   };
 }
 
-function relate(walk, at, follow) {
-  const { pairs } = matrices(walk, at, follow);
+function relate(walk, at, { pairs }) {
   const [q, k] = [walk.queries[at.row], walk.keys[at.column]];
   const products = q.slice(0, TERMS).map((value, i) => `${factor(value)} × ${factor(k[i])}`);
   const more = q.length > TERMS ? ` + … (${q.length} products)` : "";
@@ -113,8 +98,7 @@ function relate(walk, at, follow) {
   };
 }
 
-function scale(walk, at, follow) {
-  const { pairs } = matrices(walk, at, follow);
+function scale(walk, at, { pairs }) {
   const root = Math.sqrt(walk.channels);
   const scaled = walk.scores.map((line) => line.map((value) => value / root));
   const value = walk.scores[at.row][at.column];
@@ -138,8 +122,7 @@ function scale(walk, at, follow) {
   };
 }
 
-function mask(walk, at, follow) {
-  const { pairs } = matrices(walk, at, follow);
+function mask(walk, at, { pairs }) {
   const hidden = walk.mask.flat().filter((isAllowed) => !isAllowed).length;
   const reason = walk.part === "decoder"
     ? "During training, the decoder has the whole translation. Scores of later pieces are set to −∞, so that no piece looks ahead."
@@ -161,8 +144,7 @@ function mask(walk, at, follow) {
   };
 }
 
-function normalise(walk, at, follow) {
-  const { pairs } = matrices(walk, at, follow);
+function normalise(walk, at, { pairs }) {
   const value = walk.scaled[at.row][at.column];
   const power = (text) => make("span", {}, "e", make("sup", {}, text));
   const sum = walk.scaled[at.row].reduce((total, one) => total + (one === null ? 0 : Math.exp(one)), 0);
@@ -189,8 +171,7 @@ function normalise(walk, at, follow) {
   };
 }
 
-function mix(walk, at, follow) {
-  const { ofRows, ofKeys, pairs } = matrices(walk, at, follow);
+function mix(walk, at, { ofRows, ofKeys, pairs }) {
   const weights = walk.weights[at.row];
   const order = weights
     .map((_, j) => j)
@@ -211,8 +192,7 @@ function mix(walk, at, follow) {
   };
 }
 
-function join(walk, at, follow) {
-  const { ofRows } = matrices(walk, at, follow);
+function join(walk, at, { ofRows }) {
   const { d_model: width, channels, head } = walk;
   const heads = width / channels;
   const list = [under("Z", "1"), symbol(","), symbol("…"), symbol(","), under("Z", String(heads))];

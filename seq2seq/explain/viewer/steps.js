@@ -4,7 +4,7 @@ import { makeBeams } from "./beams.js";
 import { make, picker } from "./dom.js";
 import { PARTS } from "./reading.js";
 import { makeStepper } from "./stepper.js";
-import { STEPS } from "./mechanism.js";
+import { STEPS, matrices } from "./mechanism.js";
 
 const picks = new WeakMap(); // the attention and step shown in an element, kept for the next walks in the element
 
@@ -87,7 +87,7 @@ function strongest(weights) {
 }
 
 function showStep(step, view, follow) {
-  const { formula, plain, figures, numbers } = step.show(view.walk, { row: view.row, column: view.column }, follow);
+  const { formula, plain, figures, numbers } = step.show(view.walk, view, matrices(view.walk, view, follow));
   const worked = numbers ? [make("p", { class: "worked" }, ...numbers)] : [];
   return [
     make("h3", {}, step.title),
