@@ -64,9 +64,11 @@ def test_hovering_a_target_word_shows_what_it_looked_at(watched) -> None:
     assert shares(page, "Translation") == pytest.approx([*back[: row + 1], *[0] * 3])
     assert written(page, "Source sentence") == [as_shown(weight) for weight in cross]
     reading = page.get_by_role("status").text_content()
-    assert reading.startswith("To write bebió (probability .37) the decoder, having read negro, looked back at ")
+    assert reading.startswith("To write bebió (probability .22) the decoder, having read negro, looked back at ")
     best = max(range(len(cross)), key=cross.__getitem__)
-    assert f"In the source it looked at {list(made_up.WORDS['source'])[best]} {as_shown(cross[best])}" in reading
+    assert (
+        f"In the source it looked at {EXPLANATION['words']['source'][best]['text']} {as_shown(cross[best])}" in reading
+    )
     assert page.locator(".heatmap tr.chosen th").all_text_contents() == ["bebió", "negro"]
     word(page, "Translation", "El").click()
     word(page, "Source sentence", "cat").hover()
@@ -93,6 +95,23 @@ def test_another_layer_and_head_are_shown_when_picked(watched) -> None:
     assert shares(page, "Source sentence") == EXPLANATION["by_word"]["cross"][1][2][1]
 
 
+@pytest.mark.parametrize("unit", ["words", "pieces"])
+def test_every_word_shows_the_weights_of_its_rows(watched, unit: str) -> None:
+    page = watched.page
+    page.locator(".choices").get_by_text(unit).click()
+    page.get_by_label("Head", exact=True).select_option(label="2")
+    weights = EXPLANATION["by_word" if unit == "words" else "attention"]
+    cross, decoder, encoder = (weights[part][0][1] for part in ("cross", "decoder", "encoder"))
+    for row, button in enumerate(page.get_by_role("toolbar", name="Translation").get_by_role("button").all()):
+        button.focus()
+        assert shares(page, "Source sentence") == cross[row]
+        assert shares(page, "Translation") == [*decoder[row][: row + 1], *[0] * (len(cross) - row)]
+    for row, button in enumerate(page.get_by_role("toolbar", name="Source sentence").get_by_role("button").all()):
+        button.focus()
+        assert shares(page, "Source sentence") == encoder[row]
+        assert shares(page, "Translation") == [0, *(asking[row] for asking in cross)]
+
+
 def test_all_heads_side_by_side_and_from_there_to_one(watched) -> None:
     page = watched.page
     page.get_by_label("Head", exact=True).select_option(label="side by side")
@@ -117,6 +136,8 @@ def test_an_overview_of_all_layers_opens_any_head(watched) -> None:
     assert tiles.and_(page.locator("[aria-pressed=true]")).count() == 3  # it stays open
     assert watched.faults == []
     assert watched.serious_faults() == []
+    page.evaluate("document.querySelector('.reading').style.color = '#888a'")
+    assert any(fault.startswith("color-contrast") for fault in watched.serious_faults())
 
 
 def test_arrow_keys_go_along_a_sentence_and_across(watched) -> None:

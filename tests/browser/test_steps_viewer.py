@@ -61,7 +61,7 @@ def test_masked_scores_of_the_encoder_are_of_pieces_that_are_switched_off(opened
     follow(page, "decoder", 2, 6)
     assert "looks ahead" in page.locator(".walk").inner_text()
     page.get_by_role("tab", name="Softmax").click()
-    assert page.locator(".walk .worked").text_content() == "▁gato asks ▁leche: masked, so its share is 0"
+    assert page.locator(".walk .worked").text_content() == "▁gato asks ió: masked, so its share is 0"
 
 
 def test_a_query_of_cross_attention_names_the_piece_that_it_writes_and_the_clearest_one_is_first(watched) -> None:
@@ -138,8 +138,9 @@ def test_the_numbers_worked_out_come_out(watched, part: str, row: int, column: i
         page.get_by_role("tablist", name="Steps of attention").get_by_role("tab").nth(step).click()
         return page.locator(".walk .worked").text_content()
 
-    embedded, position, total = map(number, re.findall(r": (\S+) \+ (\S+) = (\S+)$", worked(0))[0])
-    assert close(embedded + position, total)
+    if part != "cross":  # whose queries have gone through the decoder's self-attention
+        embedded, position, total = map(number, re.findall(r": (\S+) \+ (\S+) = (\S+)$", worked(0))[0])
+        assert close(embedded + position, total)
     terms = re.findall(r"(\(?[−\d.]+\)?) × (\(?[−\d.]+\)?)", worked(2))
     assert [(number(q), number(k)) for q, k in terms] == [
         (pytest.approx(q, abs=0.0051), pytest.approx(k, abs=0.0051))
