@@ -87,29 +87,6 @@ def test_a_new_file_has_the_permissions_of_its_source(tmp_path: Path, mode: int)
     assert (tmp_path / "b.html").stat().st_mode & 0o777 == mode
 
 
-def test_a_file_that_was_there_keeps_its_permissions(tmp_path: Path):
-    (tmp_path / "a.html").write_text("<p>one</p>")
-    (tmp_path / "b.html").write_text("before")
-    (tmp_path / "b.html").chmod(0o640)
-    translate_document(tmp_path / "a.html", tmp_path / "b.html", shout_all, "en", "es")
-    assert (tmp_path / "b.html").read_text() == "<p>ONE</p>"
-    assert (tmp_path / "b.html").stat().st_mode & 0o777 == 0o640
-
-
-@pytest.mark.parametrize("is_there", [True, False])
-def test_a_link_stays_and_its_target_is_written(tmp_path: Path, is_there: bool):
-    (tmp_path / "a.html").write_text("<p>one</p>")
-    (tmp_path / "deep").mkdir()
-    target, link = tmp_path / "deep" / "real.html", tmp_path / "link.html"
-    if is_there:
-        target.write_text("before")
-    link.symlink_to(target)
-    translate_document(tmp_path / "a.html", link, shout_all, "en", "es")
-    assert link.is_symlink()
-    assert target.read_text() == "<p>ONE</p>"
-    assert sorted(path.name for path in tmp_path.rglob("*.html")) == ["a.html", "link.html", "real.html"]
-
-
 def test_a_link_to_itself_is_replaced(tmp_path: Path):
     (tmp_path / "a.html").write_text("<p>one</p>")
     (tmp_path / "b.html").symlink_to(tmp_path / "b.html")

@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 from markdown_it import MarkdownIt
@@ -124,14 +125,9 @@ def test_a_text_whose_markup_would_change_stays(run: Run, caplog: pytest.LogCapt
     ],
 )
 def test_words_and_markup_keep_their_places(run: Run, text: str, expected: str, read: str):
-    given: list[str] = []
-
-    def shout(texts: list[str]) -> list[str]:
-        given.extend(texts)
-        return [one.upper() for one in texts]
-
-    assert run(".md", f"{text}\n", shout) == f"{expected}\n"
-    assert given == [read]
+    model = Mock(side_effect=lambda texts: [one.upper() for one in texts])
+    assert run(".md", f"{text}\n", model) == f"{expected}\n"
+    model.assert_called_once_with([read])
 
 
 LONG = {

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 
@@ -45,28 +46,18 @@ def test_tags_within_one_another_make_no_new_tag(run: Run):
 
 
 def test_a_sentence_in_two_lines_is_translated_as_one_and_broken_anew(run: Run):
-    given_texts = []
-
-    def model(texts: list[str]) -> list[str]:
-        given_texts.extend(texts)
-        return ["a translation that is much longer than its source was"]
-
+    model = Mock(return_value=["a translation that is much longer than its source was"])
     text = "1\n00:00:01,000 --> 00:00:02,000\none\ntwo\n\n"
     translated = "1\n00:00:01,000 --> 00:00:02,000\na translation that is much\nlonger than its source was\n\n"
     assert run(".srt", text, model) == translated
-    assert given_texts == ["one two"]
+    model.assert_called_once_with(["one two"])
 
 
 def test_the_dash_before_a_speaker_is_not_translated(run: Run):
-    given_texts = []
-
-    def collect(texts: list[str]) -> list[str]:
-        given_texts.extend(texts)
-        return texts
-
+    model = Mock(side_effect=list)
     text = "1\n00:00:01,000 --> 00:00:02,000\n<i>- Hi.</i>\n– Bye.\n"
-    assert run(".srt", text, collect) == text
-    assert given_texts == ["Hi.", "Bye."]
+    assert run(".srt", text, model) == text
+    model.assert_called_once_with(["Hi.", "Bye."])
 
 
 def test_windows_line_ends_and_a_byte_order_mark_stay(run: Run):
@@ -92,14 +83,9 @@ def test_a_file_of_another_form_is_refused(run: Run, ending: str, text: str, mes
 
 def test_text_behind_a_blank_line_in_a_subtitle_is_translated_too(run: Run):
     text = "1\n00:00:01,000 --> 00:00:02,000\none\n\ntwo\nthree\n\n2\n00:00:03,000 --> 00:00:04,000\nfour\n"
-    given_texts: list[str] = []
-
-    def collect(texts: list[str]) -> list[str]:
-        given_texts.extend(texts)
-        return texts
-
-    assert run(".srt", text, collect) == text
-    assert given_texts[:3] == ["one", "two three", "four"]
+    model = Mock(side_effect=list)
+    assert run(".srt", text, model) == text
+    model.assert_called_once_with(["one", "two three", "four"])
 
 
 def test_a_subtitle_may_follow_without_a_blank_line(run: Run):

@@ -1,7 +1,6 @@
 """Why this word and not another one: log-probabilities in place, the effect of hidden words, and what is refused."""
 
 import math
-from pathlib import Path
 
 import pytest
 
@@ -11,13 +10,7 @@ from seq2seq.explain.interventions import Interventions, changed
 from seq2seq.explain.subject import make_subject
 from seq2seq.translator import Translator
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
 SOURCE, TARGET = "The cat sees the milk.", "El gato ve la leche."
-
-
-@pytest.fixture(scope="module")
-def translator() -> Translator:
-    return Translator.load(GOLDEN, "cpu")
 
 
 def log_prob(translator: Translator, text: str, words: int, before: int) -> float:
@@ -28,30 +21,30 @@ def log_prob(translator: Translator, text: str, words: int, before: int) -> floa
     return math.fsum(scored.log_probs[starts[before] : starts[before + words]])
 
 
-def test_both_words_have_their_log_probability_after_the_words_before(translator: Translator) -> None:
-    found = contrast(translator, make_subject(translator, SOURCE, TARGET), 2, "come")
+def test_both_words_have_their_log_probability_after_the_words_before(golden: Translator) -> None:
+    found = contrast(golden, make_subject(golden, SOURCE, TARGET), 2, "come")
     assert (found.word, found.texts) == (2, ("ve", "come"))
-    expected = [log_prob(translator, f"El gato {word} la", 1, 2) for word in ("ve", "come")]
+    expected = [log_prob(golden, f"El gato {word} la", 1, 2) for word in ("ve", "come")]
     assert found.log_probs == pytest.approx(expected, abs=1e-4)
 
 
-def test_evidence_is_what_a_hidden_word_takes_away(translator: Translator) -> None:
-    subject = make_subject(translator, SOURCE, TARGET)
-    found = contrast(translator, subject, 1, "perro")
+def test_evidence_is_what_a_hidden_word_takes_away(golden: Translator) -> None:
+    subject = make_subject(golden, SOURCE, TARGET)
+    found = contrast(golden, subject, 1, "perro")
     assert len(found.evidence) == len(SOURCE.split())
     cat = found.evidence[1]
-    hidden = changed(translator, Interventions(["source.2"]), SOURCE)
+    hidden = changed(golden, Interventions(["source.2"]), SOURCE)
     without = [log_prob(hidden, f"El {word} ve", 1, 1) for word in ("gato", "perro")]
     assert cat.drops == pytest.approx([a - b for a, b in zip(found.log_probs, without, strict=True)], abs=1e-4)
     for rank in range(2):
         assert 0.5 < sum(one.looks[rank] for one in found.evidence) < 1  # the rest is the end mark's
 
 
-def test_what_is_no_word_is_refused(translator: Translator) -> None:
-    subject = make_subject(translator, SOURCE, TARGET)
+def test_what_is_no_word_is_refused(golden: Translator) -> None:
+    subject = make_subject(golden, SOURCE, TARGET)
     with pytest.raises(UserError, match="word=5: the translation has words 0 to 4"):
-        contrast(translator, subject, 5, "come")
+        contrast(golden, subject, 5, "come")
     with pytest.raises(UserError, match="'un gato' is not one word: give a single one"):
-        contrast(translator, subject, 1, "un gato")
+        contrast(golden, subject, 1, "un gato")
     with pytest.raises(UserError, match="the other word is empty: give one with words"):
-        contrast(translator, subject, 1, " ")
+        contrast(golden, subject, 1, " ")

@@ -1,7 +1,7 @@
 """What a model attends to in given translations, by hand-written attention and by a trained model."""
 
+import copy
 import dataclasses
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,8 +12,6 @@ from seq2seq.explain.focus import find_focus
 from seq2seq.interface import TokenScores
 from seq2seq.translator import Translator
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
-
 
 def test_ignored_tokens_and_entropy_follow_from_attention() -> None:
     end = [0.0, 0.0, 1.0]  # of the target's </s>, which does not count
@@ -23,14 +21,12 @@ def test_ignored_tokens_and_entropy_follow_from_attention() -> None:
     assert measures.entropy == pytest.approx((0.3251 + 0.6931) / 2, abs=1e-4)
 
 
-def test_every_line_has_its_own_focus() -> None:
-    translator = Translator.load(GOLDEN, "cpu")
+def test_every_line_has_its_own_focus(golden: Translator) -> None:
     sources = ["The cat sees the milk.", "", "A dog.", "The ball is blue and the dog is big."]
     hypotheses = ["El gato ve la leche.", "Nada.", "Un perro.", "La bola es azul y el perro es grande."]
-    together = find_focus(translator, sources, hypotheses)
+    together = find_focus(golden, sources, hypotheses)
     alone = [
-        find_focus(translator, [source], [hypothesis])[0]
-        for source, hypothesis in zip(sources, hypotheses, strict=True)
+        find_focus(golden, [source], [hypothesis])[0] for source, hypothesis in zip(sources, hypotheses, strict=True)
     ]
     assert together[1] is alone[1] is None
     for in_batch, by_itself in zip(together, alone, strict=True):
@@ -40,14 +36,14 @@ def test_every_line_has_its_own_focus() -> None:
             assert dataclasses.astuple(in_batch) == pytest.approx(dataclasses.astuple(by_itself), abs=1e-5)
 
 
-def test_a_pair_that_is_too_long_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_that_is_too_long_is_not_read(golden: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(focus, "MAX_TOKENS", 12)
-    measures = find_focus(Translator.load(GOLDEN, "cpu"), ["A dog.", "A dog. " * 9], ["Un perro."] * 2)
+    measures = find_focus(golden, ["A dog.", "A dog. " * 9], ["Un perro."] * 2)
     assert [pair is None for pair in measures] == [False, True]
 
 
-def test_an_engine_without_attention_is_refused() -> None:
-    translator = Translator.load(GOLDEN, "cpu")
+def test_an_engine_without_attention_is_refused(golden: Translator) -> None:
+    translator = copy.copy(golden)
     translator.engine = SimpleNamespace()  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(UserError, match="this model shows no attention to the source"):
         find_focus(translator, ["a"], ["b"])

@@ -3,35 +3,18 @@
 from pathlib import Path
 
 import pytest
-import torch
+from saved_runs import write_recurrent_bundle
 
-from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.explain.explanation import explain
-from seq2seq.model.build import build_model
-from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
 
-
-def translator(attention: str, tokenizer: Tokenizer, folder: Path) -> Translator:
-    config = ModelConfig(
-        architecture="recurrent", attention=attention, d_model=14, num_encoder_layers=1, num_decoder_layers=1
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(2)
-        model = build_model(config, tokenizer.vocab_size).eval()
-    save_bundle(
-        folder / "model",
-        Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(config, SearchConfig(beam=2))),
-        "untrained",
-    )
-    return Translator.load(folder / "model", "cpu")
+SENTENCE = "The cat drank the milk."
 
 
 def test_additive_attention_is_explained_as_one_head(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    plain = explain(translator("additive", tokenizer, tmp_path), "The cat drank the milk.", "El gato").to_plain()
+    model = Translator.load(write_recurrent_bundle(tmp_path, tokenizer, "additive"), "cpu")
+    plain = explain(model, SENTENCE, "El gato").to_plain()
     assert plain["architecture"] == "recurrent"
     assert (plain["attention"]["encoder"], plain["attention"]["decoder"]) == ([], [])
     ((head,),) = plain["attention"]["cross"]
@@ -43,7 +26,8 @@ def test_additive_attention_is_explained_as_one_head(tokenizer: Tokenizer, tmp_p
 
 
 def test_a_model_without_attention_has_an_empty_explanation(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    plain = explain(translator("none", tokenizer, tmp_path), "The cat drank the milk.", "El gato").to_plain()
+    model = Translator.load(write_recurrent_bundle(tmp_path, tokenizer, "none"), "cpu")
+    plain = explain(model, SENTENCE, "El gato").to_plain()
     assert plain["attention"] == {"encoder": [], "decoder": [], "cross": []}
     assert plain["alignment"] == []
     assert len(plain["log_probs"]) == len(plain["pieces"]["target_out"])
