@@ -1,12 +1,15 @@
 """Sentence pairs for all contestants: prepared from a folder as for training, made-up text, or random ids."""
 
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from seq2seq.errors import UserError
+from seq2seq.interface import Source
 from seq2seq.settings.data import DataConfig, TokenizerConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.batching import Batch, BatchLoader
 from seq2seq.text.corpus import read_pairs
 from seq2seq.text.dataset import Pairs, PreparedData, id_type
@@ -14,6 +17,7 @@ from seq2seq.text.epochs import PreparedEpochs
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
+from seq2seq.translator import Translator
 
 BUNDLED = Path(__file__).parents[1] / "data/bundled"
 _WORDS = 3_000  # made-up words
@@ -77,6 +81,16 @@ def joint(tokenizer: Tokenizers) -> Tokenizer:
     if not tokenizer.is_joint:
         raise UserError("this model has a tokenizer for each side: give --model with one tokenizer for both sides")
     return tokenizer.source
+
+
+def search_alone(
+    translator: Translator, texts: Sequence[str], search: SearchConfig, banned: Sequence[Sequence[int]] = ()
+) -> list[str]:
+    """Return what the model alone makes of each text as a whole, without what the translator does around the search."""
+    sources = [Source(ids) for ids in translator.tokenizer.source.encode(texts)]
+    batches = translator.engine.search(sources, search, 1, banned)
+    best = {index: hypotheses[0].ids for batch in batches for index, hypotheses in batch}
+    return translator.tokenizer.target.decode([best[index] for index in range(len(texts))])
 
 
 def write_corpus(folder: Path, pairs: int) -> None:

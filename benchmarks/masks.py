@@ -3,7 +3,6 @@
 import random
 import re
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -11,11 +10,10 @@ import torch
 from sacrebleu.metrics.chrf import CHRF
 
 from benchmarks.command import Options, Results, Table
-from benchmarks.data import BUNDLED
+from benchmarks.data import BUNDLED, search_alone
 from benchmarks.race import timed
 from seq2seq.errors import UserError
 from seq2seq.files import find_model
-from seq2seq.interface import Source
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.training import ModifiersConfig
 from seq2seq.text.corpus import open_corpora
@@ -86,23 +84,18 @@ def measure(translator: Translator, probes: list[Probe]) -> list[str]:
     """Return the number of probes, the shares of exact strings, and chrF++ without the strings."""
     texts = [text for text, _, _ in probes]
     masked = [translator.tokenizer.mask(text) for text in texts]
-    first = search(translator, [one.text for one in masked])
+    plain, symbols = (
+        replace(translator.search, repair=False),
+        [[token] for token in translator.tokenizer.target.mask_ids],
+    )
+    first = search_alone(translator, [one.text for one in masked], plain)
     shares, scores = [sum(not one.lost(text) for one, text in zip(masked, first, strict=True))], list[float]()
     references = [reference.replace(string, "") for _, string, reference in probes]
-    for translate in (partial(translator.translate, repair=False), partial(search, translator, has_symbols=False)):
-        found = list(zip(translate(texts), probes, strict=True))
+    copied = search_alone(translator, texts, plain, banned=symbols)
+    for translations in (translator.translate(texts, repair=False), copied):
+        found = list(zip(translations, probes, strict=True))
         shares.append(sum(string in text for text, (_, string, _) in found))
         rest = [text.replace(string, "") for text, (_, string, _) in found]
         scores.append(CHRF(word_order=2).corpus_score(rest, [references]).score)
     percentages = [f"{100 * share / len(probes):.0f}" for share in shares]
     return [f"{len(probes)}", *percentages, *(f"{score:.1f}" for score in scores)]
-
-
-def search(translator: Translator, texts: list[str], *, has_symbols: bool = True) -> list[str]:
-    """Return what the model alone produces; without has_symbols, no translation contains a symbol."""
-    source, target = translator.tokenizer.source, translator.tokenizer.target
-    banned = [] if has_symbols else [[token] for token in target.mask_ids]
-    sources = [Source(ids) for ids in source.encode(texts)]
-    batches = translator.engine.search(sources, replace(translator.search, repair=False), 1, banned)
-    found = {index: hypotheses[0].ids for batch in batches for index, hypotheses in batch}
-    return target.decode([found[index] for index in range(len(texts))])

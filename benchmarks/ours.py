@@ -9,18 +9,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.command import Options
+from seq2seq.settings.compose import compose
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.text.batching import Batch
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_precision
 
-SIZES = {  # d_model, heads, d_ff, layers on each side: as in conf/model
-    "tiny": (128, 4, 512, 3),
-    "small": (256, 4, 1024, 3),
-    "base": (512, 8, 2048, 6),
-    "big": (1024, 16, 4096, 6),
-}
 Size = Literal["tiny", "small", "base", "big"]
 SEED = 1
 
@@ -38,10 +33,7 @@ class TrainingOptions(Options):
 
 def model_config(size: Size) -> ModelConfig:
     """Return the settings of all contestants' network: post-norm, ReLU, sinusoidal positions, dropout 0.1."""
-    d_model, heads, d_ff, layers = SIZES[size]
-    return ModelConfig(
-        d_model=d_model, num_heads=heads, d_ff=d_ff, num_encoder_layers=layers, num_decoder_layers=layers, dropout=0.1
-    )
+    return compose([f"model={size}", "model/style=vaswani", "model.dropout=0.1"]).model
 
 
 def precision_on(device: torch.device, wanted: str) -> str:

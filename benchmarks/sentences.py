@@ -9,9 +9,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from benchmarks.command import Options, Results, Table
-from benchmarks.data import read_test
+from benchmarks.data import read_test, search_alone
 from seq2seq.files import find_model
-from seq2seq.interface import Source
 from seq2seq.segments import sentence_ends
 from seq2seq.settings.search import change_search
 from seq2seq.translator import Translator
@@ -40,7 +39,7 @@ def run(plan: Plan, device: torch.device) -> Results:
     translator = Translator.load(find_model(plan.model), device)
     num_sentences = sum(len(sentence_ends(line)) + 1 for line, _ in lines)
     texts = [line for line, _ in lines]
-    found = {WHOLE: whole(translator, texts, plan.beam)}
+    found = {WHOLE: search_alone(translator, texts, change_search(translator.search, {"beam": plan.beam}))}
     found[CUT] = translator.translate(texts, beam=plan.beam)
     references = [[reference for _, reference in lines]]
     rows = []
@@ -55,14 +54,6 @@ def run(plan: Plan, device: torch.device) -> Results:
     return {"lines": lines, **found}, [
         Table(title, ["translated", "BLEU", "chrF++", "lines with fewer sentences"], rows)
     ]
-
-
-def whole(translator: Translator, lines: list[str], beam: int) -> list[str]:
-    """Translate each line at once, as the translator does not; strings that stay the same are spelt."""
-    sources = [Source(ids) for ids in translator.tokenizer.source.encode(lines)]
-    batches = translator.engine.search(sources, change_search(translator.search, {"beam": beam}), 1)
-    best = {index: hypotheses[0].ids for batch in batches for index, hypotheses in batch}
-    return translator.tokenizer.target.decode([best[index] for index in range(len(lines))])
 
 
 def joined(pairs: list[tuple[str, str]], count: int, seed: int) -> list[tuple[str, str]]:
