@@ -11,16 +11,10 @@ export function makeStepper({ label, names, show, start = 0 }) {
   stepper.tabs = names.map((name, index) => makeTab(stepper, id, name, index));
   const list = make("div", { class: "tabs", role: "tablist", "aria-label": label }, ...stepper.tabs);
   stepper.panel = make("div", { class: "step", role: "tabpanel", id });
-  stepper.back = make(
-    "button",
-    { type: "button", class: "button back", click: () => go(stepper, stepper.index - 1) },
-    "← Previous",
-  );
-  stepper.next = make(
-    "button",
-    { type: "button", class: "button next", click: () => go(stepper, stepper.index + 1) },
-    "Next →",
-  );
+  const makeButton = (kind, text, move) =>
+    make("button", { type: "button", class: `button ${kind}`, click: () => go(stepper, stepper.index + move) }, text);
+  stepper.back = makeButton("back", "← Previous", -1);
+  stepper.next = makeButton("next", "Next →", 1);
   stepper.place = make("span", { class: "place" });
   const buttons = make("div", { class: "buttons" }, stepper.back, stepper.place, stepper.next);
   const element = make(
