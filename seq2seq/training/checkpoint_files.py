@@ -1,5 +1,6 @@
 """Find the checkpoint that a run resumes from, and check the file and the run; no code in the file is executed."""
 
+import contextlib
 import logging
 import os
 from collections.abc import Mapping
@@ -47,12 +48,8 @@ def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
 def set_aside(path: Path) -> None:
     """Rename an unusable checkpoint, so that nobody resumes from it or deletes it; an earlier one of its name stays."""
     names = (path.with_name(f"damaged-{number}{path.name}") for number in ("", *(f"{n}-" for n in range(2, 10**4))))
-    try:
+    with contextlib.suppress(FileNotFoundError):  # another process of the run did it
         path.rename(next(name for name in names if not os.path.lexists(name)))
-    except FileNotFoundError:
-        pass  # another process of the run did it
-    except OSError as error:
-        raise UserError(f"{path} is damaged and cannot be renamed: {error.strerror}") from error
 
 
 def read_checkpoint(path: Path, device: str = "meta") -> dict[str, Any]:

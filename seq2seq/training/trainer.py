@@ -29,7 +29,6 @@ def make_trainer(
     With updates_per_epoch the log counts epochs.
     """
     settings = config.trainer
-    warnings.filterwarnings("ignore", "Experiment logs directory")
     for message in (
         ".*does not have many workers.*",
         ".*treespec, LeafSpec.*",

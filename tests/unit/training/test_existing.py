@@ -40,11 +40,6 @@ def make_run(config: Config, runs: Path, *, results: bool, checkpoint: bool = Tr
     return saved_runs.make_run(runs / str(config.name), config, updates=updates, results=6 if results else None)
 
 
-def test_a_name_that_is_no_run_yet_is_run(config: Config, tmp_path: Path) -> None:
-    assert not find_existing(config, tmp_path)
-    assert config.resume is None
-
-
 def test_an_interrupted_run_is_resumed_with_the_rules_numbers_that_it_has(config: Config, tmp_path: Path) -> None:
     then = replace(config, training=TrainingConfig(max_tokens=777), model=replace(config.model, dropout=0.3))
     folder = make_run(then, tmp_path, results=False)

@@ -12,13 +12,6 @@ FACTS = {
 }  # fmt: skip
 
 
-def test_the_card_tells_the_validation_loss() -> None:
-    card = model_card(Config(name="x"), FACTS)
-    assert "3 updates in 0.1 minutes on a machine, seed 1. Validation loss: 2.125 nats per token.\n" in card
-    unfinished = model_card(Config(name="x"), FACTS | {"weights_after": 2000})
-    assert "seed 1. The run is not finished: these are the weights after update 2,000.\n" in unfinished
-
-
 @pytest.mark.parametrize(("src", "tgt", "text"), [("en", "es", "The ball is blue."), ("es", "en", "La bola es azul.")])
 def test_the_cards_command_translates_a_text_of_the_models_source_language(src: str, tgt: str, text: str) -> None:
     card = model_card(Config(name="x", data=DataConfig(src_lang=src, tgt_lang=tgt)), FACTS, {}, [])

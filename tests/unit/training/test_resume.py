@@ -169,16 +169,11 @@ def test_a_run_with_adamw_needs_its_squares_too(
     assert not is_same(end_of(tmp_path / "less"), end_of(straight[0]))
 
 
-@pytest.mark.parametrize(("before", "now"), [("muon", "adamw"), ("adamw", "muon")])
 def test_another_optimizer_is_refused(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], before: str, now: str, tmp_path: Path
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
 ) -> None:
-    checkpoint = straight[1][2]
-    if before == "adamw":
-        run(changed(config, optimizer=before, max_steps=2), data, tmp_path / "run")
-        checkpoint = list_checkpoints(tmp_path / "run/checkpoints")[-1]
-    with pytest.raises(UserError, match=rf"written with another training.optimizer \({before}, now {now}\)"):
-        run(changed(config, optimizer=now), data, tmp_path / "run", checkpoint)
+    with pytest.raises(UserError, match=r"written with another training.optimizer \(muon, now adamw\)"):
+        run(changed(config, optimizer="adamw"), data, tmp_path / "run", straight[1][2])
 
 
 def test_dropout_alone_is_drawn_at_random_and_needs_no_state_but_its_position(
