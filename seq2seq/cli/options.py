@@ -160,7 +160,9 @@ def search_options(*names: str) -> Callable[[Command], Command]:
     """
     panels = {SEARCH: [name for name in names if name not in (*SAMPLING, "mbr")]}
     panels[DRAWING] = [name for name in names if name not in panels[SEARCH]]
-    return options_of(SearchConfig, "changes", panels, has_defaults=False, more={"max_length": (int, _MAX_LENGTH)})
+    return options_of(
+        SearchConfig, "changes", panels, has_defaults=False, more={"max_length": (int, _MAX_LENGTH, None)}
+    )
 
 
 def engine_options(command: Command) -> Command:
@@ -174,7 +176,7 @@ def options_of(
     panels: Mapping[str, Sequence[str]],
     *,
     has_defaults: bool = True,
-    more: Mapping[str, tuple[type, str]] | None = None,
+    more: Mapping[str, tuple[type, str, Any]] | None = None,
 ) -> Callable[[Command], Command]:
     """Replace a parameter of a command by options made from a dataclass: name, type, default and comment of its fields.
 
@@ -183,35 +185,37 @@ def options_of(
         parameter: name of the command's parameter; it receives a dictionary of values by field name.
         panels: names of fields by the help panel that shows their options.
         has_defaults: whether an option that is not given has the field's default; else the option is left out.
-        more: options that are no fields: type and comment by name.
+        more: options that are no fields: type, comment and default by name.
     """
-    fields = {field.name: field for field in dataclasses.fields(schema)}
     comments = field_comments(schema)
-    made: dict[str, inspect.Parameter] = {}
-    for panel, names in panels.items():
-        for name in names:
-            kind, comment = (more or {}).get(name) or (fields[name].type, comments[name])
-            kind = int if kind == IntOrAuto else kind  # left out, it is `auto`
-            flags = [f"--{name}/--no-{name}".replace("_", "-")] if kind is bool else []
-            by_default = "" if has_defaults else " [dim]default: the model's[/dim]"
-            first = comment[0].upper() if comment[0].isascii() else comment[0]
-            told = f"{first}{comment[1:]}.".replace("[", "\\[") + by_default
-            option = typer.Option(*flags, help=told, rich_help_panel=panel, show_default=has_defaults)
-            made[name] = inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=fields[name].default if has_defaults else None,
-                annotation=Annotated[kind if has_defaults else kind | None, option],
-            )
+    described = {field.name: (field.type, comments[field.name], field.default) for field in dataclasses.fields(schema)}
+    described |= more or {}
+    made = [
+        _option(panel, name, *described[name], has_default=has_defaults)
+        for panel, names in panels.items()
+        for name in names
+    ]
 
     def replace(command: Command) -> Command:
         def with_options(**given: Any) -> None:
-            values = {name: given.pop(name) for name in made}
+            values = {one.name: given.pop(one.name) for one in made}
             command(**given, **{parameter: {name: value for name, value in values.items() if value is not None}})
 
-        return with_parameters(command, with_options, list(made.values()), without=parameter)
+        return with_parameters(command, with_options, made, without=parameter)
 
     return replace
+
+
+def _option(panel: str, name: str, kind: Any, comment: str, default: Any, *, has_default: bool) -> inspect.Parameter:
+    """Return a command's parameter that is an option; without a default, it is None if the option is not given."""
+    kind = int if kind == IntOrAuto else kind  # left out, it is `auto`
+    flags = [f"--{name}/--no-{name}".replace("_", "-")] if kind is bool else []
+    first = comment[0].upper() if comment[0].isascii() else comment[0]
+    told = f"{first}{comment[1:]}.".replace("[", "\\[")
+    if not has_default:
+        kind, default, told = kind | None, None, f"{told} [dim]default: the model's[/dim]"
+    option = typer.Option(*flags, help=told, rich_help_panel=panel, show_default=has_default)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
 def with_parameters(
