@@ -62,16 +62,20 @@ translate_app.command()(translate.translate)
 
 
 def main(application: typer.Typer = app) -> None:
-    """Run a command; a user's mistake gives one line on stderr (a traceback with --debug) and exit status 1."""
+    """Run a command; a user's mistake gives one line on stderr (a traceback with --debug) and exit status 1.
+
+    So does a file that the system does not let a command read or write.
+    """
     warnings = _OneLine(logging.WARNING)
     logging.getLogger().addHandler(warnings)
     try:
         with standard_streams():
             application()
-    except UserError as error:
+    except (UserError, OSError) as error:
         if "--debug" in itertools.takewhile(lambda argument: argument != "--", sys.argv[1:]):
             raise
-        sys.exit("error: " + printable(" ".join(str(error).split())))
+        message = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        sys.exit("error: " + printable(" ".join(message.split())))
     except SystemExit as error:
         if error.code == INTERRUPTED:
             print("error: interrupted", file=sys.stderr)

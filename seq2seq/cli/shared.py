@@ -76,11 +76,7 @@ def load(
     shortlist: Path | None = None,
     threads: int = 0,
 ) -> "Translator":
-    """Read the model or models for the engine that `options.Engine` describes; threads are CTranslate2's (0: all).
-
-    Raises:
-        UserError: a model is missing or damaged, or the engine cannot use it.
-    """
+    """Read the model or models for the engine that `options.Engine` describes; threads are CTranslate2's (0: all)."""
     from seq2seq.translator import Translator
 
     if engine == "pytorch":
@@ -204,11 +200,7 @@ def report(scores: "Scores | Comparison | Analysis", as_json: bool, *, to_stderr
 
 
 def ray_workers(address: str | None) -> "RayWorkers | None":
-    """Return the workers of a Ray cluster; None without an address.
-
-    Raises:
-        UserError: Ray is not installed.
-    """
+    """Return the workers of a Ray cluster; None without an address."""
     if address is None:
         return None
     with needing("ray"):

@@ -36,8 +36,9 @@ def export_argos(bundle: Path, file: Path, quantization: str = "float32") -> Non
         quantization: precision of the weights, as for `export_ctranslate2`.
 
     Raises:
-        UserError: the file has another ending, is there already or cannot be written; the model has a tokenizer for
-            each side; or CTranslate2 cannot have the model (see `export_ctranslate2`).
+        UserError: the file has another ending or is there already; the model has a tokenizer for each side; or
+            CTranslate2 cannot have the model (see `export_ctranslate2`).
+        OSError: the file cannot be written.
     """
     if file.suffix != SUFFIX:
         raise UserError(f"{file} does not end in {SUFFIX}: give --output NAME{SUFFIX}")
@@ -65,14 +66,11 @@ def export_argos(bundle: Path, file: Path, quantization: str = "float32") -> Non
             "to_name": language_name(config.tgt_lang),
         }
         root = f"translate-{config.src_lang}_{config.tgt_lang}-{_VERSION.replace('.', '_')}"
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(file) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as package:
-                package.writestr(f"{root}/metadata.json", json.dumps(metadata, indent=2, ensure_ascii=False))
-                package.write(model / FILE, f"{root}/sentencepiece.model")
-                package.write(model / CARD, f"{root}/{CARD}")
-                for path in sorted(model.iterdir()):
-                    if path.name not in (FILE, CARD):
-                        package.write(path, f"{root}/model/{path.name}")
-        except OSError as error:
-            raise UserError(f"{file} cannot be written: {error.strerror}") from error
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as package:
+            package.writestr(f"{root}/metadata.json", json.dumps(metadata, indent=2, ensure_ascii=False))
+            package.write(model / FILE, f"{root}/sentencepiece.model")
+            package.write(model / CARD, f"{root}/{CARD}")
+            for path in sorted(model.iterdir()):
+                if path.name not in (FILE, CARD):
+                    package.write(path, f"{root}/model/{path.name}")

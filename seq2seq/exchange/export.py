@@ -61,10 +61,7 @@ def require_agreement(program: str, bundle: Bundle, compute: Callable[[Example],
 def read_card(folder: Path) -> str:
     """Return a folder's model card, or an empty text if there is none."""
     path = folder / CARD
-    try:
-        return read_bounded(path, _MAX_CARD).decode(errors="replace") if path.is_file() else ""
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    return read_bounded(path, _MAX_CARD).decode(errors="replace") if path.is_file() else ""
 
 
 def write_card(bundle: Path, draft: Path, library: str, usage: str) -> None:

@@ -175,11 +175,7 @@ def marian_config(
 
 
 def model_config(path: Path, marian: MarianConfig) -> ModelConfig:
-    """Return the network's settings; errors use the path of config.json.
-
-    Raises:
-        UserError: this project does not support a setting.
-    """
+    """Return the network's settings; errors use the path of config.json."""
     settings = {}
     for name, (key, *others) in FIELDS.items():
         settings[name] = getattr(marian, key)

@@ -94,10 +94,7 @@ def cached_import(source: str, cache: str | None) -> Path:
     """
     files = fetch(source)
     names = (CONFIG, *FILES, WEIGHTS, PICKLED)
-    try:
-        digests = [*digest_files(path for name in names if (path := files / name).is_file()), str(_FORMAT)]
-    except OSError as error:
-        raise UserError(f"{error.filename} cannot be read: {error.strerror}") from error
+    digests = [*digest_files(path for name in names if (path := files / name).is_file()), str(_FORMAT)]
     name = re.sub(r"[^\w.-]", "_", files.resolve().name if Path(source).is_dir() else source, flags=re.ASCII)[:100]
     key = "-".join((name, *(digest[:8] for digest in digests)))
 
@@ -109,12 +106,7 @@ def cached_import(source: str, cache: str | None) -> Path:
 
 
 def fetch(source: str, revision: str | None = None) -> Path:
-    """Return `source` if it is a local folder; otherwise fetch the model from the Hugging Face hub, return its folder.
-
-    Raises:
-        UserError: there is neither a folder nor a model on the hub with this name, the hub cannot be reached, or a
-            revision is given for a folder.
-    """
+    """Return `source` if it is a local folder; else fetch the model from the Hugging Face hub and return its folder."""
     if Path(source).is_dir():
         if revision is not None:
             raise UserError(f"{source} is a folder, which has no revision {revision}: leave out --revision")

@@ -97,8 +97,6 @@ def _read(path: Path, max_bytes: int) -> bytes:
         return read_bounded(path, max_bytes)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: give a folder as transformers' save_pretrained leaves it") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _write_json(path: Path, values: Mapping[str, object]) -> None:

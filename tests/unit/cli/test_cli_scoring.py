@@ -72,10 +72,3 @@ def test_an_option_that_an_export_does_not_have_is_refused(seq2seq, bundle_folde
     words = ("export", "html", "--model", bundle_folder, "--output", tmp_path / "model.html", "--quantization", "int8")
     status, _, err = seq2seq(*words)
     assert (status, err) == (1, "error: export html always writes weights of 8 bits: leave out --quantization\n")
-
-
-def test_a_model_is_exported_in_half_the_space(seq2seq, bundle_folder, tmp_path):
-    words = ("export", "bundle", "--quantization", "float16", "--model", bundle_folder, "--output", tmp_path / "half")
-    assert seq2seq(*words)[0] == 0
-    sizes = [(folder / "model.safetensors").stat().st_size for folder in (tmp_path / "half", bundle_folder)]
-    assert sizes[0] < 0.6 * sizes[1]

@@ -8,7 +8,6 @@ import pytest
 import sacrebleu
 from rich.console import Console
 
-from seq2seq.errors import UserError
 from seq2seq.evaluation.analysis import Analysis, Focus, Translated, analyse, count_words, in_ranges
 from seq2seq.evaluation.faults import FAULTS
 from seq2seq.explain.analysis_page import write_analysis_page
@@ -132,8 +131,3 @@ def test_empty_ranges_and_lines_without_a_value_are_left_out() -> None:
     wordless = analyse([Translated("a", ["", "1"], ["", "1"], ["", "1"])], frequencies={})
     assert wordless.groups["rarity"] == []
     assert [group.name for group in wordless.groups["length"]] == ["0", "1–5"]
-
-
-def test_different_numbers_of_lines_are_refused() -> None:
-    with pytest.raises(UserError, match="the input is shorter than the translations: 1 lines against 2"):
-        analyse([Translated("a", ["a"], ["a", "b"], ["a", "b"])])

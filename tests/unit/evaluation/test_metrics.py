@@ -46,8 +46,8 @@ def test_the_table_shows_complete_signatures_on_a_narrow_terminal():
 
 
 def test_unequal_numbers_of_lines_are_refused_with_both_counts():
-    for function in (score, bleu):
+    for call in (score, bleu, lambda lines, reference: compare([("a", lines)], [reference])):
         with pytest.raises(UserError, match="the reference is shorter than the translations: 1 lines against 2"):
-            function(["a", "b"], ["a"])
+            call(["a", "b"], ["a"])
     with pytest.raises(UserError, match="nothing to score: 0 translations and 0 reference lines"):
         score([], [])

@@ -21,9 +21,16 @@ from seq2seq.model import attention
 
 SOURCES = [[5, 29, 11, 200, 7, 31, 8], [40, 41], [9, 250, 17, 4]]
 TARGETS = [[60, 12, 301, 4], [8, 8, 99, 14, 280], []]
-STYLES = list(
-    itertools.product(("layernorm", "rmsnorm"), ("post", "pre"), ("relu", "swiglu"), ("sinusoidal", "rotary"))
-)
+STYLES = [
+    *(
+        {"norm": norm, "norm_position": position, "activation": activation, "positions": positions, "bias": bias}
+        for norm, position, activation, positions, bias in itertools.product(
+            ("layernorm", "rmsnorm"), ("post", "pre"), ("relu", "swiglu"), ("sinusoidal", "rotary"), (True, False)
+        )
+    ),
+    {"activation": "swish", "output_bias": True},  # Marian's
+    {"activation": "gelu", "scale_embedding": False},
+]
 
 
 def their_scores(folder, tokenizer):
@@ -37,22 +44,8 @@ def our_scores(token_scores, model):
     return [score for pair in zip(SOURCES, TARGETS, strict=True) for score in token_scores(model, *pair)]
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("norm", "norm_position", "activation", "positions"), STYLES)
+@pytest.mark.parametrize("style", STYLES)
 def test_an_export_of_every_style_gives_every_token_the_same_probability(
-    random_model, save_model, token_scores, tokenizer, tmp_path, norm, norm_position, activation, positions, bias
-):
-    style = {"norm": norm, "norm_position": norm_position, "activation": activation, "positions": positions}
-    model = random_model(tokenizer.vocab_size, bias=bias, **style)
-    export_ctranslate2(save_model(model), tmp_path / "export")
-    theirs = their_scores(tmp_path / "export", tokenizer)
-    assert theirs == pytest.approx(our_scores(token_scores, model), abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    "style", [{"activation": "swish", "output_bias": True}, {"activation": "gelu", "scale_embedding": False}]
-)
-def test_an_export_has_marians_activations_bias_and_embeddings(
     random_model, save_model, token_scores, tokenizer, tmp_path, style
 ):
     model = random_model(tokenizer.vocab_size, **style)
@@ -106,17 +99,14 @@ def test_the_readmes_commands_translate(bundle_folder, tmp_path, capsys):
     assert len(capsys.readouterr().out.split()) >= 1
 
 
-def test_a_folder_with_something_in_it_is_not_replaced(bundle_folder, tmp_path):
+def test_what_cannot_be_written_is_refused_and_leaves_nothing(bundle_folder, tmp_path):
+    with pytest.raises(UserError, match=f"quantization=int4 is not known: choose one of {', '.join(QUANTIZATIONS)}"):
+        export_ctranslate2(bundle_folder, tmp_path / "export", "int4")
+    assert not list(tmp_path.iterdir())
     (tmp_path / "mine.txt").write_text("dear to me")
     with pytest.raises(UserError, match="is there already: give --output a new or empty folder"):
         export_ctranslate2(bundle_folder, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
-def test_an_unknown_quantization_is_refused_and_leaves_nothing(bundle_folder, tmp_path):
-    with pytest.raises(UserError, match=f"quantization=int4 is not known: choose one of {', '.join(QUANTIZATIONS)}"):
-        export_ctranslate2(bundle_folder, tmp_path / "export", "int4")
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_bundle_that_is_not_whole_has_no_cached_export(bundle_folder, tmp_path):

@@ -167,6 +167,8 @@ def test_an_export_has_the_bundles_settings_and_tokenizer(bundle_folder, tokeniz
 def test_what_ctranslate2_would_compute_otherwise_is_refused(export, changes, message):
     with pytest.raises(UserError, match=message):
         search(export.engine, [Source([5] * 13)], replace(GREEDY, **changes))
+    with pytest.raises(UserError, match="phrases that must appear are not known to CTranslate2"):
+        search(export.engine, [Source([5, 6], phrases=[[7]])], GREEDY)
 
 
 def test_a_rule_of_stopping_that_ctranslate2_does_not_follow_is_told_once(export, sources, caplog):
@@ -178,19 +180,11 @@ def test_a_rule_of_stopping_that_ctranslate2_does_not_follow_is_told_once(export
     ]
 
 
-def test_phrases_that_must_appear_are_refused(export):
-    with pytest.raises(UserError, match="phrases that must appear are not known to CTranslate2"):
-        search(export.engine, [Source([5, 6], phrases=[[7]])], GREEDY)
-
-
 def test_a_translation_begins_with_the_prefix(export):
     source = Source([5, 6, 7], prefix=[7, 30])
     for beam in (1, 3):
         ((best,),) = search(export.engine, [source], replace(GREEDY, beam=beam))
         assert best.ids[:2] == [7, 30]
-
-
-def test_no_sources_have_no_hypotheses(export):
     assert search(export.engine, [], GREEDY) == []
 
 
@@ -208,65 +202,54 @@ def test_a_bundle_is_no_export(bundle_folder):
         load_export(bundle_folder, "cpu")
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00" * 40, None])
-def test_a_damaged_export_is_refused(bundle_folder, tmp_path, content):
-    export_ctranslate2(bundle_folder, tmp_path / "export")
-    weights = tmp_path / "export" / "model.bin"
-    weights.write_bytes(weights.read_bytes()[:9000] if content is None else content)
-    with pytest.raises(UserError, match=r"CTranslate2 cannot load .*export on cpu"):
-        load_export(tmp_path / "export", "cpu")
+def rewritten(name, change):
+    """Return a function that changes a file of an export."""
+    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda text: text.replace('"<pad>"', '"pad"'), "is not the vocabulary of this model's tokenizer: export the"),
-        (lambda text: text[:-9], r"vocabulary.json is damaged \(.+\): export the model again"),
-    ],
-)
-def test_an_export_with_another_vocabulary_is_refused(bundle_folder, tmp_path, change, message):
-    export_ctranslate2(bundle_folder, tmp_path / "export")
-    path = tmp_path / "export" / "shared_vocabulary.json"
-    path.write_text(change(path.read_text()))
-    with pytest.raises(UserError, match=message):
-        load_export(tmp_path / "export", "cpu")
+def as_pipe(name):
+    def replace_by_pipe(folder):
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return replace_by_pipe
 
 
-@pytest.mark.parametrize("name", ["model.bin", "config.json", "vmap.txt", "shared_vocabulary.json"])
-def test_a_pipe_in_an_export_is_not_waited_for(bundle_folder, tmp_path, name):
-    export_ctranslate2(bundle_folder, tmp_path / "export")
-    (tmp_path / "export" / name).unlink(missing_ok=True)
-    os.mkfifo(tmp_path / "export" / name)
-    with pytest.raises(UserError, match=f"{name} is no file"):
-        load_export(tmp_path / "export", "cpu")
+def with_setting(**change):
+    return rewritten("config.json", lambda content: json.dumps(json.loads(content) | change).encode())
 
 
-def test_an_export_without_the_vocabulary_that_is_checked_is_refused(bundle_folder, tmp_path):
-    export_ctranslate2(bundle_folder, tmp_path / "export")
-    path = tmp_path / "export" / "shared_vocabulary.json"
+def with_vocabulary_that_is_not_checked(folder):
+    path = folder / "shared_vocabulary.json"
     path.with_suffix(".txt").write_text("\n".join(reversed(json.loads(path.read_text()))))
     path.unlink()
-    with pytest.raises(UserError, match=r"source_vocabulary.json is damaged \(.+\): export the model again"):
-        load_export(tmp_path / "export", "cpu")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"add_source_eos": [1]}, {"add_source_eos": False}, {"add_source_eos": 1}, {"decoder_start_token": "</s>"}, None],
-)
-def test_an_export_with_other_settings_is_refused(bundle_folder, tmp_path, change):
+OTHER = "config.json is not of this model's tokenizer: export the model again"
+DAMAGES = [
+    (r"CTranslate2 cannot load .*export on cpu", rewritten("model.bin", lambda content: b"")),
+    (r"CTranslate2 cannot load .*export on cpu", rewritten("model.bin", lambda content: b"\x00" * 40)),
+    (r"CTranslate2 cannot load .*export on cpu", rewritten("model.bin", lambda content: content[:9000])),
+    (r"Unknown model \?\[31m Spec$",
+     rewritten("model.bin", lambda content: content.replace(b"TransformerSpec", b"\x1b[31m\nSpec     ", 1))),
+    ("is not the vocabulary of this model's tokenizer: export the",
+     rewritten("shared_vocabulary.json", lambda content: content.replace(b'"<pad>"', b'"pad"'))),
+    (r"vocabulary.json is damaged \(.+\): export the model again",
+     rewritten("shared_vocabulary.json", lambda content: content[:-9])),
+    (r"source_vocabulary.json is damaged \(.+\): export the model again", with_vocabulary_that_is_not_checked),
+    *((f"{name} is no file", as_pipe(name)) for name in ("model.bin", "config.json", "vmap.txt")),
+    (OTHER, with_setting(add_source_eos=[1])),
+    (OTHER, with_setting(add_source_eos=1)),
+    (OTHER, with_setting(decoder_start_token="</s>")),
+    (OTHER, rewritten("config.json", lambda content: b"null")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "damage"), DAMAGES)
+def test_an_export_that_is_damaged_or_of_another_model_is_refused(bundle_folder, tmp_path, message, damage):
     export_ctranslate2(bundle_folder, tmp_path / "export")
-    path = tmp_path / "export" / "config.json"
-    path.write_text(json.dumps(change and json.loads(path.read_text()) | change))
-    with pytest.raises(UserError, match=r"config.json is not of this model's tokenizer: export the model again"):
-        load_export(tmp_path / "export", "cpu")
-
-
-def test_an_error_of_ctranslate2_is_one_line_without_escape_sequences(bundle_folder, tmp_path):
-    export_ctranslate2(bundle_folder, tmp_path / "export")
-    path = tmp_path / "export" / "model.bin"
-    path.write_bytes(path.read_bytes().replace(b"TransformerSpec", b"\x1b[31m\nSpec     ", 1))
-    with pytest.raises(UserError, match=r"Unknown model \?\[31m Spec$"):
+    damage(tmp_path / "export")
+    with pytest.raises(UserError, match=message):
         load_export(tmp_path / "export", "cpu")
 
 

@@ -56,13 +56,6 @@ def test_the_readmes_commands_translate(export, capsys):
     assert capsys.readouterr().out.startswith("['")
 
 
-def test_a_model_of_another_style_is_refused_and_leaves_nothing(random_model, save_model, tokenizer, tmp_path):
-    bundle = save_model(random_model(tokenizer.vocab_size, norm_position="pre"))
-    with pytest.raises(UserError, match=r"model.norm_position=pre: a Marian model can only have post"):
-        export_huggingface(bundle, tmp_path / "export")
-    assert not (tmp_path / "export").exists()
-
-
 @pytest.mark.parametrize("code", ["attention_weights", "Residual"])
 def test_a_model_whose_code_was_changed_is_refused_and_leaves_nothing(bundle_folder, tmp_path, monkeypatch, code):
     weights, residual = attention.attention_weights, layers.Residual.forward

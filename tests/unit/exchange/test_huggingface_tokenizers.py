@@ -1,6 +1,5 @@
 import json
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,42 +82,27 @@ def test_our_first_ids_are_special_and_the_others_keep_their_order(folder: Path)
             assert side.tokens(range(side.vocab_size)) == [sorted(known, key=known.get)[i] for i in order]
 
 
-DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no source.spm": (
-        lambda folder: (folder / "source.spm").unlink(),
-        "source.spm is missing: give a folder as transformers' save_pretrained leaves it",
-    ),
-    "a cut model": (
-        lambda folder: (folder / "target.spm").write_bytes((folder / "target.spm").read_bytes()[:500]),
-        "target.spm is damaged or no SentencePiece model",
-    ),
-    "no vocab.json": (lambda folder: (folder / "vocab.json").unlink(), "vocab.json is missing"),
-    "no JSON": (lambda folder: (folder / "vocab.json").write_text("{"), "vocab.json is damaged: it is no JSON"),
-    "a list": (lambda folder: (folder / "vocab.json").write_text("[1]"), "vocab.json is damaged: it is no object"),
-    "texts for numbers": (
-        lambda folder: (folder / "vocab.json").write_text('{"<pad>": "x"}'),
-        "does not give every subword a number",
-    ),
-    "a gap": (
-        lambda folder: (folder / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "</s>": 2, "a": 4}'),
-        "does not number its 4 subwords from 0 on",
-    ),
-    "no end mark": (
-        lambda folder: (folder / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "a": 2, "b": 3}'),
-        "lacks </s>",
-    ),
-    "no text": (
-        lambda folder: (folder / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "</s>": 2}'),
-        "vocab.json is damaged: all its subwords are special",
-    ),
+DAMAGES = {  # what the message says: a file and its content; None: the file is missing
+    "source.spm is missing: give a folder as transformers' save_pretrained leaves it": ("source.spm", None),
+    "target.spm is damaged or no SentencePiece model": ("target.spm", "no model"),
+    "vocab.json is missing": ("vocab.json", None),
+    "vocab.json is damaged: it is no JSON": ("vocab.json", "{"),
+    "vocab.json is damaged: it is no object": ("vocab.json", "[1]"),
+    "does not give every subword a number": ("vocab.json", '{"<pad>": "x"}'),
+    "does not number its 4 subwords from 0 on": ("vocab.json", '{"<pad>": 0, "<unk>": 1, "</s>": 2, "a": 4}'),
+    "lacks </s>": ("vocab.json", '{"<pad>": 0, "<unk>": 1, "a": 2, "b": 3}'),
+    "vocab.json is damaged: all its subwords are special": ("vocab.json", '{"<pad>": 0, "<unk>": 1, "</s>": 2}'),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_vocabulary_is_refused_by_name(tmp_path: Path, damage: str):
+@pytest.mark.parametrize("message", DAMAGES)
+def test_a_damaged_vocabulary_is_refused_by_name(tmp_path: Path, message: str):
     write_vocabulary(tmp_path)
-    change, message = DAMAGES[damage]
-    change(tmp_path)
+    name, content = DAMAGES[message]
+    if content is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=message):
         ours(tmp_path)
 
