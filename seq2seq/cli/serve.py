@@ -1,9 +1,6 @@
 """The command that serves a model over HTTP."""
 
-import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -100,22 +97,7 @@ def serve(
         print(f"warning: {host} is open to the network and no --api-key is set: anybody can translate", file=sys.stderr)
     message = f"serving {' '.join(map(str, folders))} at {url_of(listener)} (Ctrl-C ends)"
     announce = partial(print, message, file=sys.stderr, flush=True)
-    with _discreet():
-        run(app, listener, announce)
-
-
-@contextmanager
-def _discreet() -> Iterator[None]:
-    """Suppress warnings that quote a text or name line numbers: users' texts belong in no log."""
-    loggers = [logging.getLogger(f"seq2seq.{name}") for name in ("documents", "translation")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    run(app, listener, announce)
 
 
 def is_loopback(address: str) -> bool:
@@ -143,13 +125,13 @@ def explainer(translator: "Translator") -> "Explain":
     """Return the function that explains a sentence: an explanation's JSON values, the steps of one head, and beams."""
     from seq2seq.explain.assembly import assemble
     from seq2seq.explain.interventions import Interventions
-    from seq2seq.serve.service import ExplainOptions
+    from seq2seq.serve.messages import ExplainRequest
 
-    def explained(options: ExplainOptions) -> dict[str, Any]:
-        interventions = Interventions(options.without, options.average, options.temperature)
-        head = options.layer, options.head
-        instead = None if options.other is None else (options.word, options.other)
-        data = assemble(translator, options.source, options.target, interventions, head=head, instead=instead).data
+    def explained(request: ExplainRequest) -> dict[str, Any]:
+        interventions = Interventions(request.without, request.average, request.temperature)
+        head = request.layer, request.head
+        instead = None if request.other is None else (request.word, request.other)
+        data = assemble(translator, request.source, request.target, interventions, head=head, instead=instead).data
         return {**data.pop("explanation"), **data}
 
     return explained

@@ -40,7 +40,7 @@ from seq2seq.serve.messages import (
     read_request,
     success,
 )
-from seq2seq.serve.service import ExplainOptions, Service
+from seq2seq.serve.service import Service
 from seq2seq.serve.translating import sentences_of
 from seq2seq.settings.languages import language_name
 
@@ -160,9 +160,8 @@ def _add_work(app: FastAPI, service: Service) -> None:
             raise HTTPException(501, "this server's engine cannot explain: serve with --engine pytorch")
         for text in (fields.source, fields.target or ""):
             _check_length(text, limits.explain_chars)
-        options = ExplainOptions(**fields.model_dump(exclude={"api_key"}))
         request.scope[CLEANUP].enter_context(service.explanation_slot())
-        content = await _in_time(request, deadline, service, service.explain_as_json(options))
+        content = await _in_time(request, deadline, service, service.explain_as_json(fields))
         return Response(content, media_type="application/json")
 
 
@@ -304,16 +303,11 @@ def _add_facts(app: FastAPI, service: Service) -> None:
         )
 
     @app.get("/health", responses=errors(503))
+    @app.get("/ready", responses=errors(503))
     async def health() -> HealthAnswer:
         if trouble := service.trouble:
             raise StarletteHTTPException(503, trouble)  # Starlette's exception: does not count as a refused request
         return HealthAnswer()
-
-    @app.get("/ready", responses=errors(503))
-    async def ready() -> HealthAnswer:
-        if service.is_closing:
-            raise StarletteHTTPException(503, "the server is being stopped")
-        return await health()
 
     @app.get("/metrics", response_class=Response, responses={**errors(400), **success("text/plain", TEXT)})
     async def metrics(request: Request) -> Response:

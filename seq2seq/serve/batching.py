@@ -113,7 +113,7 @@ class Batcher:
             worker: runs `compute`.
             limits: of a batch and of the queue. A single request may exceed the queue's limits if the queue is empty.
             kind: of the worker's calls of `compute`.
-            on_batch: called with the number of sentences and the computing seconds of every batch.
+            on_batch: called with the number of sentences of every batch, and its seconds, pauses included.
         """
         self._compute, self._worker, self._limits = compute, worker, limits
         self._kind, self.on_batch = kind, on_batch
@@ -136,13 +136,7 @@ class Batcher:
             job.fail(TooLateError("the server is being stopped", 1))
 
     async def submit(self, sentences: Sequence[Sentence], options: SentenceOptions) -> list[Ranked]:
-        """Return the translations of sentences; if the caller is cancelled, its sentences leave the queue.
-
-        Raises:
-            OverloadedError: the queue is full.
-            TooLateError: the batcher was stopped meanwhile.
-            Exception: the error of `compute` for one of the sentences.
-        """
+        """Return the translations of sentences; if the caller is cancelled, its sentences leave the queue."""
         if not sentences:
             return []
         queue = [*self._queue(), *sentences]
@@ -246,25 +240,17 @@ class Batcher:
 
     async def _compute_batch(self, batch: _Batch) -> Sequence[Ranked]:
         sentences = [job.sentences[index] for job, index in batch]
-        paused = 0.0
 
         def check() -> None:
-            nonlocal paused
-            paused += self._worker.pause()
+            self._worker.pause()
             if all(job.future.done() for job, _ in batch):
                 raise TooLateError("nobody waits any more", 1)
 
-        def compute() -> tuple[Sequence[Ranked], float]:
-            start = time.monotonic()
-            results = self._compute(batch[0][0].options, [sentence.text for sentence in sentences], check)
-            return results, time.monotonic() - start - paused
-
         start = time.monotonic()
-        results, seconds = await self._worker.run(compute, kind=self._kind)
-        if len(results) != len(batch):
-            raise RuntimeError(f"{len(results)} results for {len(batch)} sentences")
-        subwords = sum(sentence.subwords for sentence in sentences)
-        rate = subwords / max(time.monotonic() - start, 1e-6)  # pauses included, as clients see it
+        texts = [sentence.text for sentence in sentences]
+        results = await self._worker.run(self._compute, batch[0][0].options, texts, check, kind=self._kind)
+        seconds = max(time.monotonic() - start, 1e-6)  # pauses included, as clients see it
+        rate = sum(sentence.subwords for sentence in sentences) / seconds
         self._rate = rate if not self._rate else 0.8 * self._rate + 0.2 * rate
         self.on_batch(len(batch), seconds)
         return results

@@ -59,9 +59,9 @@ class Front:
                     headers.setdefault(name, value)
                 await send(message)
             else:
-                await _send_in_chunks({**message, "body": b""} if method == "HEAD" else message, send)
+                await _send_in_chunks(message, send)
 
-        answered_method = "GET" if method == "HEAD" else method  # FastAPI's routes do not answer HEAD
+        answered_method = "GET" if method == "HEAD" else method  # FastAPI's routes do not; uvicorn sends no body then
         scope = {**scope, "method": answered_method, CLEANUP: ExitStack()}
         is_open = scope["path"] in _ALWAYS_OPEN
         refusal = self._refusal(scope, is_open)
@@ -83,13 +83,9 @@ class Front:
             self._metrics.seconds.labels(path).observe(time.perf_counter() - start)
 
     def _refusal(self, scope: Scope, is_open: bool) -> JSONResponse | None:
-        """Return the refusal: the server stops or is full, its host is unknown, or another origin's page asks."""
+        """Return the refusal: the server is full, its host is unknown, or another origin's page asks."""
         headers = Headers(scope=scope)
         host, origin = headers.get("host"), headers.get("origin")
-        if self._service.is_closing and not is_open:
-            return self._refuse(
-                "stopping", 503, "the server is being stopped", {"Retry-After": "5", "Connection": "close"}
-            )
         if self._service.inside >= self._service.limits.connections and not is_open:
             return self._refuse("full", 503, "too many requests at once", {"Retry-After": "1"})
         if host is not None and not self._is_known(name := _name_of(host)):

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
+import math
 import resource
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -25,6 +25,7 @@ _KERNEL_QUEUE = (
     4096  # connections that wait in the kernel to be accepted; when the queue is full, clients wait for seconds
 )
 _LOG_RECORDS, _LOG_SECONDS = 3, 60  # most records of a kind in this many seconds
+_QUOTING = ("seq2seq.documents", "seq2seq.translation")  # loggers whose warnings quote a text or name its lines
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -139,15 +140,14 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """A server that ends at SIGTERM or Ctrl-C: after its open requests, or at once at a second signal.
+    """A server that ends with exit status 0 at SIGTERM or Ctrl-C: after its open requests, at a second signal at once.
 
-    After the first signal, the server refuses new requests.
+    uvicorn would end the process by the signal itself, and take a second SIGTERM for the first one.
     """
 
-    def __init__(self, config: uvicorn.Config, service: Service, on_start: Callable[[], object]) -> None:
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], object]) -> None:
         super().__init__(config)
-        self._service, self._on_start = service, on_start
-        self._closed_at: float | None = None
+        self._on_start = on_start
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections, and call `on_start`."""
@@ -157,18 +157,8 @@ class Server(uvicorn.Server):
         self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Refuse new requests after the first signal; end at the second."""
-        if self._closed_at is None:
-            self._service.is_closing, self._closed_at = True, time.monotonic()
-        else:
-            self.should_exit = self.force_exit = True
-
-    async def on_tick(self, counter: int) -> bool:
-        """Return whether the server should end; uvicorn calls this method ten times a second."""
-        if self._closed_at is not None:
-            is_over = time.monotonic() - self._closed_at > self._service.limits.timeout
-            self.should_exit = self.should_exit or is_over or not self._service.inside
-        return await super().on_tick(counter)
+        """Accept no connections after the first signal; end at the second."""
+        self.force_exit, self.should_exit = self.should_exit, True
 
 
 def run(app: FastAPI, listener: socket.socket, on_start: Callable[[], object]) -> None:
@@ -190,18 +180,16 @@ def run(app: FastAPI, listener: socket.socket, on_start: Callable[[], object]) -
         limit_concurrency=_most_connections(service.limits.connections),
         backlog=_ACCEPTED_AT_ONCE,
         timeout_keep_alive=_SILENCE_TIMEOUT,
-        timeout_graceful_shutdown=_CLOSING_TIMEOUT,
+        timeout_graceful_shutdown=math.ceil(service.limits.timeout) + _CLOSING_TIMEOUT,
     )
-    previous = signal.getsignal(signal.SIGTERM)
     bound = LogBound()
     handlers = logging.getLogger().handlers or [logging.lastResort]
     logging.captureWarnings(True)
     for handler in filter(None, handlers):
         handler.addFilter(bound)
     try:
-        Server(config, service, on_start).run(sockets=[listener])
+        Server(config, on_start).run(sockets=[listener])
     finally:
-        signal.signal(signal.SIGTERM, previous)
         for handler in filter(None, handlers):
             handler.removeFilter(bound)
         logging.captureWarnings(False)
@@ -220,7 +208,8 @@ def _most_connections(limit: int) -> int:
 class LogBound(logging.Filter):
     """Passes a few records of each kind a minute, in one line each: clients can cause thousands of them.
 
-    A kind is the line of code that logs, whichever library has it: its messages may quote what clients send.
+    A kind is the line of code that logs, whichever library has it: its messages may quote what clients send. No warning
+    that quotes a text passes: users' texts belong in no log.
     """
 
     def __init__(self) -> None:
@@ -229,6 +218,8 @@ class LogBound(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log the record; the first record of a minute tells how many were left out before."""
+        if record.levelno < logging.ERROR and record.name.startswith(_QUOTING):
+            return False
         kind, now = (record.pathname, record.lineno), time.monotonic()
         start, count = self._kinds.get(kind, (now, 0))
         message = in_short(record.getMessage())

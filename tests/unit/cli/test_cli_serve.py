@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import typer
 from fastapi import FastAPI
-from shouting import translate_texts
 
 from seq2seq.cli import main
 from seq2seq.errors import UserError
@@ -74,23 +73,6 @@ def test_options_become_limits_and_allowed_hosts(serve: Any, served: Any, monkey
     assert hosts == ["localhost", "a.example", "b.example"]
 
 
-def test_no_text_of_a_user_is_logged(serve: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
-    """Where a placeholder cannot be kept, the warning quotes the text: right for files, not for a server."""
-
-    def keep(text: str) -> None:
-        translate_texts([text], lambda texts, _: [(f"{text} {{added}}", None) for text in texts])
-
-    def run(application: Any, socket: Any, on_start: Any) -> None:
-        socket.close()
-        keep("my secret {name}")
-
-    monkeypatch.setattr("seq2seq.serve.server.run", run)
-    assert serve()[0] == 0
-    assert not caplog.records
-    keep("my secret {name}")
-    assert "secret" in caplog.text
-
-
 def test_the_log_says_where_a_request_failed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     app = typer.Typer()
 
@@ -110,20 +92,27 @@ def test_the_log_says_where_a_request_failed(monkeypatch: pytest.MonkeyPatch, ca
     assert lines[-1] == "RuntimeError: the model broke"
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (UserError("en\x9b\x1b]0;x\x07 👩\u200d🔬"), "en??]0;x? 👩\u200d🔬"),
+        (PermissionError(13, "Permission denied", "a\x1b/b"), "a?/b: Permission denied"),
+    ],
+)
 def test_no_message_has_characters_that_a_terminal_obeys(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, message: str
 ):
     application = typer.Typer()
 
     @application.command()
     def command() -> None:
         logging.getLogger("seq2seq").warning("odd\n%s", "\x1b[2J\u202e")
-        raise UserError("en\x9b\x1b]0;x\x07 👩\u200d🔬")
+        raise error
 
     monkeypatch.setattr(sys, "argv", ["seq2seq"])
     with pytest.raises(SystemExit) as left:
         main(application)
-    assert left.value.code == "error: en??]0;x? 👩\u200d🔬"
+    assert left.value.code == f"error: {message}"
     assert capsys.readouterr().err == "warning: odd ?[2J?\n"
 
 

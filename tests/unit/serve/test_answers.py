@@ -89,6 +89,7 @@ def test_refusals_for_time_and_load_match_their_description(ask: Ask, translator
 
     api, answers = ask(scenario, limits=Limits(char_limit=100, waiting_chars=100, timeout=1.0))
     assert [answer.status_code for answer in answers] == [429, 503, 503, 408]
+    assert ["retry-after" in answer.headers for answer in answers] == [True, True, True, False]
     for answer in answers:
         check_answer(api, answer)
 

@@ -7,7 +7,6 @@ import pytest
 from serving import until
 
 from seq2seq.errors import UserError
-from seq2seq.serve import worker as worker_module
 from seq2seq.serve.batching import Batcher, OverloadedError, Ranked, Ranking, Sentence, SentenceOptions, TooLateError
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Kind, Worker
@@ -121,17 +120,6 @@ def test_nobody_waits_for_the_end_of_another_s_long_list(run: Any, computer: Com
     assert computer.batches[1][1] == [20, 5, 21, 22, 23, 24, 25, 26]
 
 
-def test_a_failure_is_only_theirs_who_caused_it(run: Any, computer: Computer):
-    async def scenario(batcher: Any) -> Any:
-        asked = ([3], [13], [4, 5], [6, 17])
-        return await asyncio.gather(*(submit(batcher, one, "a") for one in asked), return_exceptions=True)
-
-    good, broken, also_good, refused = run(scenario)
-    assert (good, also_good) == ([6], [8, 10])
-    assert isinstance(broken, RuntimeError)
-    assert isinstance(refused, UserError)
-
-
 def test_a_failure_is_found_in_few_batches(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         asked = [*range(20, 35), 13]
@@ -172,17 +160,6 @@ def test_who_leaves_while_a_batch_ends_stops_nobody(run: Any, computer: Computer
     first, left = run(scenario, max_batch=1)
     assert first == [2]
     assert isinstance(left, asyncio.CancelledError)
-
-
-def test_a_wrong_number_of_results_fails_and_hangs_nobody():
-    async def scenario() -> Any:
-        batcher = Batcher(lambda options, texts, check: [], Worker(), Limits())
-        batcher.start()
-        with pytest.raises(RuntimeError, match="0 results for 1 sentences"):
-            await submit(batcher, [1], "a")
-        await batcher.stop()
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("too_many", [[1] * 4, [500]])
@@ -260,21 +237,6 @@ def test_a_batch_of_longer_requests_is_small_while_short_ones_are_expected(is_ex
     assert batches == sizes
 
 
-def test_who_is_cancelled_leaves_the_queue(run: Any, computer: Computer):
-    async def scenario(batcher: Any) -> Any:
-        first = await while_busy(batcher, computer)
-        leaving = asyncio.create_task(submit(batcher, [2, 3], "a"))
-        staying = asyncio.create_task(submit(batcher, [4], "a"))
-        await until(lambda: batcher.waiting_sentences == 3)
-        leaving.cancel()
-        await until(lambda: batcher.waiting_sentences == 1)
-        computer.may_go.set()
-        return await asyncio.gather(first, staying)
-
-    assert run(scenario) == [[2], [8]]
-    assert computer.batches == [("a", [1]), ("a", [4])]
-
-
 def test_what_nobody_waits_for_any_more_is_given_up_half_done(
     run: Any, computer: Computer, caplog: pytest.LogCaptureFixture
 ):
@@ -304,37 +266,3 @@ def test_stopping_answers_jobs_that_wait_and_jobs_at_work(run: Any, computer: Co
             return await asyncio.gather(first, waiting, return_exceptions=True)
 
     assert [type(answer) for answer in run(scenario)] == [TooLateError, TooLateError]
-
-
-def test_a_batch_is_charged_for_its_own_seconds_only(monkeypatch: pytest.MonkeyPatch):
-    now = [0.0]
-    monkeypatch.setattr(worker_module.time, "monotonic", lambda: now[0])  # the event loop's clock, too: nothing sleeps
-    calls: list[float] = []
-
-    async def scenario() -> None:
-        worker, may_go = Worker(), threading.Event()
-
-        def compute(options: SentenceOptions, texts: list[str], check: Callable[[], None]) -> list[Ranked]:
-            assert may_go.wait(20)
-            now[0] += 0.25
-            check()
-            now[0] += 0.25
-            return [[Ranking(text)] for text in texts]
-
-        limits = Limits(max_batch=1)
-        batcher = Batcher(
-            compute, worker, limits, kind=Kind.DOCUMENT, on_batch=lambda _, seconds: calls.append(seconds)
-        )
-        batcher.start()
-        suspended = asyncio.create_task(batcher.submit([Sentence("long", 1)], SentenceOptions(1)))
-        while not worker._running:
-            await asyncio.sleep(0)
-        other = asyncio.create_task(worker.run(now.__setitem__, 0, 8.25))  # eight seconds of another's work
-        await asyncio.sleep(0)
-        may_go.set()
-        await asyncio.gather(suspended, other)
-        await batcher.stop()
-        worker.close()
-
-    asyncio.run(scenario())
-    assert calls == [0.5]

@@ -8,12 +8,12 @@ from serving import FakeTranslator, question, until
 
 from seq2seq.errors import UserError
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.service import ExplainOptions
+from seq2seq.serve.messages import ExplainRequest
 
 Ask = Callable[..., Any]
 
 
-def explain(options: ExplainOptions) -> dict[str, Any]:
+def explain(options: ExplainRequest) -> dict[str, Any]:
     if options.layer > 1:
         raise UserError(f"layer {options.layer} is not there: give 0 to 1")
     return {"source": options.source, "target": options.target, "walks": [[options.layer, options.head]]}
@@ -31,7 +31,7 @@ def test_an_explanation_is_of_what_is_asked_for(ask: Ask):
 
 @pytest.mark.parametrize("names", [["cross"], ["cross", "encoder.1"]])
 def test_a_form_names_one_part_or_several(ask: Ask, names: list[str]):
-    def explain_changed(options: ExplainOptions) -> dict[str, Any]:
+    def explain_changed(options: ExplainRequest) -> dict[str, Any]:
         return explain(options) | {"interventions": {"without": options.without, "average": options.average}}
 
     form = {"source": "a", "without": names}
@@ -65,7 +65,7 @@ def test_a_server_that_cannot_explain_says_so(ask: Ask):
 def test_explanations_have_a_bound_of_their_own(ask: Ask, translator: FakeTranslator):
     may_go, begun = threading.Event(), threading.Event()
 
-    def slowly(_: ExplainOptions) -> dict[str, Any]:
+    def slowly(_: ExplainRequest) -> dict[str, Any]:
         begun.set()
         assert may_go.wait(20)
         return {}
