@@ -5,7 +5,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -31,7 +30,6 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _LETTERS = re.compile(r"((?:[^\W\d]|\ufffd){1,3})\1{3,}")  # up to three letters, four times or more
 _TAG = re.compile(r",\s*¿?[\w']+(?: \w+)?\?\s*$")  # isn't it?, ¿no?
-_NUMBER = re.compile(r"(?<!\d)\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?:,\d+)?(?!\d)|\d+(?:[.,]\d+)*")
 _DIGITS = re.compile(r"(?<!\w)\d+(?:[.,:/]\d+|[ \u00a0\u202f]\d{3}(?!\d))*(?!\w)")  # a number, a time or a date
 
 
@@ -45,25 +43,21 @@ class Triple(NamedTuple):
 
 @dataclass(frozen=True)
 class Language:
-    """How a language negates and writes numbers."""
+    """How a language negates and spells numbers."""
 
     negation: re.Pattern[str]
-    decimals: str  # characters that may be the decimal mark
     spelt: tuple[str, ...]  # the numbers from 0 to 12 as words
 
 
 Check = Callable[[Triple], str | None]  # what is wrong with a translation; None: nothing
 Languages = tuple[Language, Language, Language]  # of the texts of a Triple
-Number = tuple[str, set[Decimal | str]]  # as written, and its possible values: in Spanish, 1.234 has two
 LANGUAGES: Mapping[str, Language] = {
     "en": Language(
         re.compile(r"\b(?:no|not|cannot|never|nobody|nothing|none|nor|neither|nowhere|without|\w+n't)\b"),
-        ".",
         ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
     ),
     "es": Language(
         re.compile(r"\b(?:no|nunca|jamás|ni|nadie|nada|ningun[oa]s?|ningún|tampoco|sin)\b"),
-        ",.",  # the point is the decimal mark in parts of America
         ("cero", "uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve", "diez", "once", "doce"),
     ),
 }
@@ -118,8 +112,8 @@ def make_checks(
     if src_lang in LANGUAGES and tgt_lang in LANGUAGES:
         languages = (LANGUAGES[src_lang], LANGUAGES[tgt_lang], LANGUAGES[tgt_lang])
         checks |= {
-            "missing_number": lambda triple: _missing_number(triple, languages),
-            "doubled_number": lambda triple: _doubled_number(triple, languages),
+            "missing_number": lambda triple: _missing_number(triple, tgt_lang),
+            "doubled_number": _doubled_number,
             "negation": lambda triple: _negation(triple, languages),
         }
     if known is not None:
@@ -195,13 +189,10 @@ def _missing_name(triples: Sequence[Triple]) -> Check:
     return check
 
 
-def _missing_number(triple: Triple, languages: Languages) -> str | None:
-    """Return the numbers that the translation has less often than source and reference; both targets may spell them."""
-    known, *others = (numbers(text, language) for text, language in zip(triple, languages, strict=True))
-    for other, text, spelt in zip(others, triple[1:], (one.spelt for one in languages[1:]), strict=True):
-        other += [(word, {Decimal(spelt.index(word))}) for word in map(_lower, words(text)) if word in spelt]
-    counts = ((text, _count(one, known), [_count(one, other) for other in others]) for text, one in known)
-    return _joined(text for text, source, (found, reference) in counts if found < min(source, reference))
+def _missing_number(triple: Triple, tgt_lang: str) -> str | None:
+    """Return the numbers of the source that the translation has lost, and the reference has not."""
+    lost, of_reference = (Counter(lost_numbers(triple.source, text, tgt_lang)) for text in triple[1:])
+    return _joined(lost - of_reference)
 
 
 def lost_numbers(source: str, translation: str, tgt_lang: str) -> list[str]:
@@ -210,7 +201,7 @@ def lost_numbers(source: str, translation: str, tgt_lang: str) -> list[str]:
     Marks within a number, as of thousands, do not count. Digits within a word (MP3, 1st) are no number, and 1 may have
     become an article.
     """
-    have, words_of = Counter(map(_digits_of, _DIGITS.findall(translation))), Counter(words(translation.lower()))
+    have, words_of = _count_numbers(translation), Counter(words(translation.lower()))
     spelt = LANGUAGES[tgt_lang].spelt if tgt_lang in LANGUAGES else ()
     lost = []
     for number in _DIGITS.findall(source):
@@ -227,28 +218,15 @@ def _digits_of(number: str) -> str:
     return re.sub(r"\D", "", number)
 
 
-def _doubled_number(triple: Triple, languages: Languages) -> str | None:
-    source, found, reference = (numbers(text, language) for text, language in zip(triple, languages, strict=True))
-    counts = ((text, _count(one, found), max(_count(one, source), _count(one, reference))) for text, one in found)
-    return _joined(text for text, count, wanted in counts if count > wanted > 0)
+def _doubled_number(triple: Triple) -> str | None:
+    source, found, reference = map(_count_numbers, triple)
+    numbers = ((number, _digits_of(number)) for number in _DIGITS.findall(triple.hypothesis))
+    return _joined(number for number, key in numbers if found[key] > max(source[key], reference[key]) > 0)
 
 
-def numbers(text: str, language: Language) -> list[Number]:
-    """Return the numbers that are written in digits."""
-    return [(one[0], _meanings(re.sub(r"\s", "", one[0]), language.decimals)) for one in _NUMBER.finditer(text)]
-
-
-def _meanings(written: str, decimals: str) -> set[Decimal | str]:
-    found: set[Decimal | str] = set()
-    for decimal in decimals:
-        thousands = "." if decimal == "," else ","
-        if re.fullmatch(rf"(\d+|\d{{1,3}}(\{thousands}\d{{3}})+)(\{decimal}\d+)?", written):
-            found.add(Decimal(written.replace(thousands, "").replace(decimal, ".")))
-    return found or {written}  # a date or a version
-
-
-def _count(wanted: set[Decimal | str], found: Sequence[Number]) -> int:
-    return sum(not wanted.isdisjoint(one) for _, one in found)
+def _count_numbers(text: str) -> Counter[str]:
+    """Return how often numbers occur, by their digits."""
+    return Counter(map(_digits_of, _DIGITS.findall(text)))
 
 
 def _negation(triple: Triple, languages: Languages) -> str | None:
