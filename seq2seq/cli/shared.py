@@ -149,12 +149,12 @@ def translate(
         if workers > 1:
             from seq2seq.distributed import processes
 
-            found = _counted(
-                processes.stream(job.translator, texts, job.request, workers, first_line=start + 1), advance
-            )
+            found = processes.stream(job.translator, texts, job.request, workers, first_line=start + 1)
         else:
             found = job.translator.stream(texts, job.request, first_line=start + 1, on_progress=advance)
         for number, (source, best) in enumerate(zip(to_show, found, strict=True), start=start + 1):
+            if workers > 1 and advance is not None:
+                advance(1)
             for line in (render or show)(job, number, source, best):
                 out(line)
             if lines.references is not None:
@@ -162,15 +162,6 @@ def translate(
             if number % CHUNK_LINES == 0:  # a command resumed here makes the same batches
                 out.commit(number)
     return kept
-
-
-def _counted(
-    found: "Iterator[list[Translation]]", advance: Callable[[int], object] | None
-) -> "Iterator[list[Translation]]":
-    for best in found:
-        if advance is not None:
-            advance(1)
-        yield best
 
 
 def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> Iterator[str]:

@@ -43,6 +43,7 @@ def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
 
     Raises:
         UserError: for the reasons of `export_ctranslate2`.
+        OSError: a file of the bundle is missing or cannot be read.
     """
 
     def build(draft: Path) -> None:
@@ -50,14 +51,8 @@ def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
 
         export_ctranslate2(bundle, draft, quantization)
 
-    try:
-        digests = digest_files(bundle / name for name in (CONFIG, WEIGHTS, *tokenizer_files(bundle)))
-        code = digest_files(sorted(Path(__file__).parents[1].glob("model/*.py")))
-    except OSError:
-        from seq2seq.bundle import load_bundle
-
-        load_bundle(bundle)  # its error names the missing file
-        raise
+    digests = digest_files(bundle / name for name in (CONFIG, WEIGHTS, *tokenizer_files(bundle)))
+    code = digest_files(sorted(Path(__file__).parents[1].glob("model/*.py")))
     parts = (digest[:16] for digest in (*digests, sha256("".join(code).encode()).hexdigest()))
     key = "-".join(("ctranslate2", ctranslate2.__version__, quantization, *parts))
     return cached_folder(cache_root(cache), key, build)
@@ -72,7 +67,8 @@ def load_export(folder: Path, device: str, threads: int = 0) -> Translator:
         threads: number of threads on the CPU; 0: OMP_NUM_THREADS, or one for each core.
 
     Raises:
-        UserError: a file is missing or damaged, or CTranslate2 cannot use the device.
+        UserError: the folder is no export, a file is damaged, or CTranslate2 cannot use the device.
+        OSError: another file is missing or cannot be read.
     """
     if not is_export(folder):
         raise UserError(f"{folder} is no export for CTranslate2 ({SETTINGS} is missing): see `seq2seq export --help`")
@@ -273,11 +269,10 @@ def _require_same(folder: Path, tokenizer: Tokenizers) -> None:
 
 
 def _read_json(path: Path) -> Any:
+    content = read_bounded(path, _MAX_JSON)
     try:
-        return json.loads(read_bounded(path, _MAX_JSON))
-    except UserError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({in_short(error)}): export the model again") from error
 
 

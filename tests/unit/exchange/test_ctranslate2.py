@@ -112,7 +112,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(bundle_folder, tmp
 def test_a_bundle_that_is_not_whole_has_no_cached_export(bundle_folder, tmp_path):
     bundle = shutil.copytree(bundle_folder, tmp_path / "model")
     (bundle / "model.safetensors").unlink()
-    with pytest.raises(UserError, match=r"model is not a whole model: model.safetensors is missing"):
+    with pytest.raises(FileNotFoundError, match=r"model.safetensors"):
         cached_export(bundle, "int8", None)
 
 

@@ -327,15 +327,11 @@ REFUSED: dict[str, Callable[[Path], object]] = {  # what the line says, and what
     r"weights in several files \(model.safetensors.index.json\) are not read: save them in one":
         lambda folder: (folder / "model.safetensors").rename(folder / "model.safetensors.index.json"),
     r"model.safetensors is damaged \(.*\): copy it again": cut("model.safetensors", 5000),
-    r"pytorch_model.bin is damaged \(.*\): copy it again": pickled(b"PK\x03\x04 and no more"),
     r"pytorch_model.bin asks for .*: weights are plain values, this one": pickled(saved({"a": Evil()})),
     r"activation_function=\?\[31mx{100,196}: known are relu":
         updated(CONFIG, activation_function="\x1b[31m" + "x" * 300_000),
     "model.safetensors holds no weights by name":
         lambda folder: save_file({"a": torch.ones(8).to(torch.float8_e4m3fn)}, folder / "model.safetensors"),
-    "is damaged ": pickled(b"\x80\x02ccollections\nOrderedDict\nK\x05\x85R."),
-    r"is damaged \(its pickle cannot": pickled(b"\x80\x05\x96" + (3 * 10**9).to_bytes(8, "little") + b"x" * 27),
-    r"pytorch_model.bin is damaged \(.+\): copy": pickled(saved({"a": torch.ones(9)})[:-300]),
     "pytorch_model.bin holds no weights by name": pickled(saved([1])),
     r"model.shared.weight is \(\d+, 32\), and config.json and the vocabulary want .*: the files belong to different":
         weights(lambda state: state.update({"model.shared.weight": state["model.shared.weight"][:-5].clone()})),
@@ -350,15 +346,11 @@ REFUSED: dict[str, Callable[[Path], object]] = {  # what the line says, and what
         weights(lambda state: state.update({"model.encoder.embed_positions.weight": torch.ones(512, 32)})),
     "lm_head.weight differs from model.shared.weight: only tied embeddings can be imported":
         weights(lambda state: state.update({"lm_head.weight": state["model.shared.weight"] + 1})),
-    "model.encoder.embed_positions.weight is no table of sines":
-        weights(lambda state: state.update({"model.encoder.embed_positions.weight": torch.ones(512, 16)})),
     r"source: model.shared.weight has values that are no finite numbers: the model is damaged":
         weights(lambda state: state["model.shared.weight"][3].fill_(torch.nan)),
     "pytorch_model.bin holds no weights by":
         pickled(saved({"model.shared.weight": torch.ones(4, 4, dtype=torch.int8)})),
-    "pytorch_model.bin holds a tensor of 32,000,000,000 numbers, more than fit into it":
-        pickled(saved({"model.shared.weight": torch.ones(1, 32).expand(10**9, 32)})),
-    "pytorch_model.bin is damaged": pickled(b"version https://git-lfs.github.com/spec/v1"),
+    r"pytorch_model.bin is damaged \(.+\): copy": pickled(b"version https://git-lfs.github.com/spec/v1"),
     "weights are no 901 layers, which": updated(CONFIG, encoder_layers=900),
     "config.json is no file": lambda folder: ((folder / CONFIG).unlink(), os.mkfifo(folder / CONFIG)),
     "config.json is damaged: it is no": lambda folder: (folder / CONFIG).write_text("[" * 100_000),
