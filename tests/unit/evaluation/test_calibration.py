@@ -26,19 +26,18 @@ def test_the_law_of_the_outcomes_is_found_again() -> None:
     assert found is not None
     for one in ((-1.0, 5), (-9.0, 12), (-3.0, 25)):
         assert found.confidence(*one) == pytest.approx(TRUE.confidence(*one), abs=0.02)
+    assert found.confidence(-1e9, 3) == 0.0
     others, came_true = drawn(20_000, 2)
     assert reliability([found.confidence(*one) for one in others], came_true).error < 0.02
 
 
-def test_a_huge_score_has_a_finite_confidence() -> None:
-    assert TRUE.confidence(-1e9, 3) == 0.0
-
-
-def test_a_model_that_is_always_right_learns_nothing_of_its_faults() -> None:
+def test_few_translations_and_a_model_that_is_always_right_teach_nothing() -> None:
     hypotheses, _ = drawn(300, 1)
     for wrong, is_known in ((0, False), (19, False), (20, True), (280, True), (281, False)):
         found = calibrate(hypotheses, [False] * wrong + [True] * (300 - wrong))
         assert (found is not None) is is_known, wrong
+    hypotheses, outcomes = drawn(199, 1)
+    assert calibrate(hypotheses, outcomes) is None
 
 
 def test_two_long_bad_translations_do_not_lead_the_fit_astray() -> None:
@@ -47,11 +46,6 @@ def test_two_long_bad_translations_do_not_lead_the_fit_astray() -> None:
     assert found is not None
     for one in ((-1.0, 5), (-9.0, 12), (-3.0, 25)):
         assert found.confidence(*one) == pytest.approx(TRUE.confidence(*one), abs=0.15)
-
-
-def test_few_translations_teach_nothing() -> None:
-    hypotheses, outcomes = drawn(199, 1)
-    assert calibrate(hypotheses, outcomes) is None
 
 
 def test_the_error_is_the_mean_distance_of_the_bins() -> None:

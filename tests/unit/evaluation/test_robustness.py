@@ -12,37 +12,30 @@ PAIRS = [
 ] + [("A dog sleeps.", "Un perro duerme.")] * 5
 
 
-@pytest.mark.parametrize(
-    ("source", "translation"),
-    [
-        ("Why?", "¿Por qué por qué por qué?"),
-        ("I am tired.", "Estoy cansado cansado cansado."),
-        ("A long day.", "Un día muy largo, un día muy largo, un día muy largo."),
-        ("THE CAT", "El SSSSSSS"),
-        ("He left.", "Se fue a la casa, vio a la casa, volvió a la casa y a la casa."),
-        ("Really really?", "De verdad verdad verdad"),
-        ("so", "jajajajaja"),
-    ],
-)
-def test_what_is_repeated_endlessly_is_a_loop(source: str, translation: str):
-    assert has_loop(source, translation)
+LOOPS = [
+    ("Why?", "¿Por qué por qué por qué?"),
+    ("I am tired.", "Estoy cansado cansado cansado."),
+    ("A long day.", "Un día muy largo, un día muy largo, un día muy largo."),
+    ("THE CAT", "El SSSSSSS"),
+    ("He left.", "Se fue a la casa, vio a la casa, volvió a la casa y a la casa."),
+    ("Really really?", "De verdad verdad verdad"),
+    ("so", "jajajajaja"),
+]
+NO_LOOPS = [
+    ("No, no, no!", "¡No, no, no!"),
+    ("It is very very very good.", "Es muy muy muy bueno."),
+    ("Wait!!!!", "¡¡¡Espera!!!!"),
+    ("Hahahaha!", "¡Jajajaja!"),
+    ("He saw the dog and the cat.", "Vio al perro y al gato, y el perro y el gato lo vieron."),
+    ("Well.", "Bien bien."),
+    ("", ""),
+    ("x", "..."),
+]
 
 
-@pytest.mark.parametrize(
-    ("source", "translation"),
-    [
-        ("No, no, no!", "¡No, no, no!"),
-        ("It is very very very good.", "Es muy muy muy bueno."),
-        ("Wait!!!!", "¡¡¡Espera!!!!"),
-        ("Hahahaha!", "¡Jajajaja!"),
-        ("He saw the dog and the cat.", "Vio al perro y al gato, y el perro y el gato lo vieron."),
-        ("Well.", "Bien bien."),
-        ("", ""),
-        ("x", "..."),
-    ],
-)
-def test_what_the_source_repeats_or_only_comes_twice_is_none(source: str, translation: str):
-    assert not has_loop(source, translation)
+@pytest.mark.parametrize(("source", "translation"), [*LOOPS, *NO_LOOPS])
+def test_a_loop_is_what_the_source_does_not_repeat_as_often(source: str, translation: str):
+    assert has_loop(source, translation) == ((source, translation) in LOOPS)
 
 
 def test_every_family_has_its_probes_and_they_are_the_same_each_time():
