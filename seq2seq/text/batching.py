@@ -23,7 +23,6 @@ ENDLESS = 1 << 40  # batches: to Lightning, training is one epoch that does not 
 LADDER_TOKENS = 16_384  # positions a batch: from here on, batches have few shapes, which a GPU can record
 _RUNGS = 8  # widths from one power of two to the next
 _ROWS = 8  # a full batch on the ladder has a multiple of so many rows
-_PART = 1 << 20  # pairs whose keys are computed at a time
 _AHEAD = 4  # batches that a thread prepares in advance
 _FULL = 0.9  # share of the token budget that batches should fill on average
 
@@ -121,77 +120,49 @@ def plan_batches(
     """Sort pairs by length, and cut them into batches of at most max_tokens positions a side, padding included.
 
     From LADDER_TOKENS positions on, pairs have equal lengths if their longer sides have the same rung of the ladder.
-    Pairs of equal lengths stay in the given order. rng, if given, shuffles the batches. Besides `order` and the result,
-    planning takes 8 bytes a pair.
+    Pairs of equal lengths stay in the given order. rng, if given, shuffles the batches.
 
     Raises:
         UserError: there is no pair, or one pair alone is longer than max_tokens.
     """
     if not len(order):
         raise UserError("no sentence pair is left to make batches of: look at the table of dropped pairs")
-    bits = len(order).bit_length()
-    keys = _length_keys(pairs.lengths, max_tokens, order)
-    for part in _parts(len(keys)):  # with the rank in `order`, keys differ, and an unstable sort keeps the order
-        keys[part] = keys[part] << bits | np.arange(part.start, part.stop)
-    keys.sort()
-    by_length = np.empty_like(order)
-    for part in _parts(len(keys)):
-        by_length[part] = order[keys[part] & ((1 << bits) - 1)]
-    keys >>= bits
-    ends = np.fromiter(_batch_ends(keys, _base(pairs.lengths, max_tokens), max_tokens), np.int64)
+    by_length, ends = _cut(pairs.lengths[order], max_tokens)
     spans = np.stack([np.append(0, ends[:-1]), ends], axis=1)
-    return BatchPlan(by_length, spans if rng is None else spans[rng.permutation(len(spans))])
+    return BatchPlan(order[by_length], spans if rng is None else spans[rng.permutation(len(spans))])
 
 
 def count_batches(pairs: Pairs, max_tokens: int, draws: Integer[np.ndarray, " draws"] | None = None) -> int:
-    """Return the exact number of batches of `plan_batches` for these draws, or for all pairs, without planning."""
-    keys = _length_keys(pairs.lengths, max_tokens, draws)
-    keys.sort()
-    return sum(1 for _ in _batch_ends(keys, _base(pairs.lengths, max_tokens), max_tokens))
+    """Return the exact number of batches of `plan_batches` for these draws, or for all pairs."""
+    return len(_cut(pairs.lengths if draws is None else pairs.lengths[draws], max_tokens)[1])
 
 
-def _base(lengths: Int32[np.ndarray, "n 2"], max_tokens: int) -> int:
-    """Return the base of the two digits of a length key."""
-    return full_shape(int(lengths.max(initial=0)) + 1, max_tokens).width + 1
-
-
-def _length_keys(
-    lengths: Int32[np.ndarray, "n 2"], max_tokens: int, order: Integer[np.ndarray, " pairs"] | None
-) -> Int64[np.ndarray, " pairs"]:
-    """Return numbers by which pairs are sorted; the larger of a number's two digits is the width of the pair."""
-    keys, base = np.empty(len(lengths if order is None else order), np.int64), _base(lengths, max_tokens)
-    for part in _parts(len(keys)):
-        src, tgt = (lengths[part] if order is None else lengths.take(order[part], axis=0)).T.astype(np.int64) + 1
-        is_on_ladder = max_tokens >= LADDER_TOKENS
-        first, second = (_rungs(np.maximum(src, tgt), max_tokens), 0) if is_on_ladder else (tgt, src)
-        keys[part] = first * base + second
-    return keys
-
-
-def _parts(count: int) -> Iterator[slice]:
-    """Cut so many items into parts, whose temporary arrays are small."""
-    return (slice(start, min(count, start + _PART)) for start in range(0, count, _PART))
-
-
-def _batch_ends(keys: Int64[np.ndarray, " pairs"], base: int, max_tokens: int) -> Iterator[int]:
-    """Yield the end of each batch in a sorted list of pairs, given by their length keys.
+def _cut(
+    lengths: Int32[np.ndarray, "n 2"], max_tokens: int
+) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " batches"]]:
+    """Sort pairs by target and source length, or by the longer side's rung; return the order and the batches' ends.
 
     Runs of pairs of equal lengths are cut as a whole, so the time depends on the number of lengths and of batches.
     """
-    runs = np.append(np.flatnonzero(keys[1:] != keys[:-1]) + 1, len(keys))
-    widths = np.maximum(*np.divmod(keys[runs - 1], base))
-    start = end = widest = 0
-    for run, width in zip(runs.tolist(), widths.tolist(), strict=True):
+    widths = lengths + 1  # with BOS or EOS
+    if max_tokens >= LADDER_TOKENS:
+        widths = _rungs(widths.max(axis=1).astype(np.int64), max_tokens)[:, None]
+    widths = widths.astype(np.min_scalar_type(widths.max()))  # NumPy sorts small types several times as fast
+    order = np.lexsort(widths.T)  # stable; the last key, the target, comes first
+    widths = widths[order]
+    runs = np.append(np.flatnonzero((widths[1:] != widths[:-1]).any(axis=1)) + 1, len(widths))
+    ends, start, end, widest = list[int](), 0, 0, 0
+    for run, width in zip(runs.tolist(), widths[runs - 1].max(axis=1).tolist(), strict=True):
         require_budget(max_tokens, width)
         while end < run:
             widest = max(widest, width)
             full = start + full_shape(widest, max_tokens).rows
             if full <= end:
-                yield end
+                ends.append(end)
                 start, widest = end, 0
             else:
                 end = min(run, full)
-    yield end
+    return order, np.array([*ends, end], np.int64)
 
 
 def require_budget(max_tokens: int, width: int) -> None:
