@@ -5,7 +5,6 @@ How to run it for an hour: see test_fuzz_documents.py.
 
 import gzip
 import io
-import json
 import lzma
 from collections.abc import Callable
 from pathlib import Path
@@ -155,10 +154,3 @@ def test_a_glossary_is_read_or_refused_in_one_line(lines: list[str], text: str) 
         Glossary.parse(lines, "terms.tsv").translations(text)
 
     assert "\n" not in (refusal_of(run) or "")
-
-
-@pytest.mark.parametrize("depth", [1_000, 100_000])
-def test_deep_json_is_refused_in_one_line(depth: int, folder: Path) -> None:
-    path = folder / "deep.jsonl"
-    path.write_text("[" * depth + "\n" + json.dumps({"en": "a", "es": "b"}))
-    assert "is not JSON" in (read(str(path))[1] or "")

@@ -1,8 +1,5 @@
 """Several processes translate as one does, in order; what goes wrong in one is one line."""
 
-import multiprocessing
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -11,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from seq2seq.distributed import processes
-from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.errors import UserError
 from seq2seq.interface import Compile, SearchEngine, SearchRequest, Text
 from seq2seq.translator import CHUNK_LINES, Translator
 
@@ -39,30 +36,12 @@ def test_several_processes_translate_as_one_does(bundle_folder: Path, compiles: 
     assert [hypothesis.score for best in translations for hypothesis in best] == pytest.approx(scores, rel=1e-5)
 
 
-def test_a_process_that_dies_is_one_line(translator: Translator) -> None:
-    def kill_one() -> None:
-        while not (children := multiprocessing.active_children()):
-            time.sleep(0.05)
-        children[0].kill()
-
-    def endless() -> Iterator[Text]:
-        while True:
-            yield Text("Ella ve la leche.")
-
-    killing = threading.Thread(target=kill_one)
-    killing.start()
-    with pytest.raises(UnfinishedError, match=r"one of 2 processes died, perhaps .*; lower --workers"):
-        for _ in processes.stream(translator, endless(), translator.request(), 2):
-            pass
-    killing.join()
-
-
 def test_a_process_that_dies_while_another_starts_is_one_line(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # what the executor raises if it closes its pipes, because a process died, while the next is being started
     monkeypatch.setattr(ProcessPoolExecutor, "submit", Mock(side_effect=OSError("handle is closed")))
-    with pytest.raises(UnfinishedError, match="one of 2 processes died, perhaps"):
+    with pytest.raises(UserError, match="one of 2 processes died, perhaps"):
         list(processes.stream(translator, [Text("Ella ve la leche.")], translator.request(), 2))
 
 
@@ -84,7 +63,7 @@ def test_a_broken_off_file_goes_on_with_several_processes(run, monkeypatch: pyte
     def broken(*arguments, **named) -> Iterator[object]:
         for number, best in enumerate(stream(*arguments, **named)):
             if number > CHUNK_LINES:
-                raise UnfinishedError("one of 2 processes died")
+                raise UserError("one of 2 processes died")
             yield best
 
     monkeypatch.setattr(processes, "stream", broken)

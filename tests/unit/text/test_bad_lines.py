@@ -122,14 +122,6 @@ def test_a_file_read_from_any_byte_has_the_same_lines_with_the_same_numbers(
         assert records(begin) == records()[len(starts) - later :]
 
 
-def test_a_line_has_its_number_in_the_file_wherever_its_batch_begins(root: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("seq2seq.text.cleaned.TASK", 4000)
-    with (root / "train.tsv").open("ab") as file:
-        file.write(b"no tab\n")
-    with pytest.raises(UserError, match=r"train.tsv:301 has 1 tab-separated fields"):
-        run(root)
-
-
 def test_other_words_are_refused():
     with pytest.raises(UserError, match=r"data.on_bad_line=drop"):
         DataConfig(on_bad_line="drop")

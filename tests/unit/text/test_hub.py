@@ -69,12 +69,6 @@ def test_named_columns_are_read_and_a_missing_one_lists_those_there_are(tmp_path
         list(open_hub_split("dev", DataConfig(hub=f"{folder}:en-es")).pairs())
 
 
-def test_more_rows_than_one_batch_keep_their_order(tmp_path: Path):
-    pairs = [(f"source {i}", f"objetivo {i}") for i in range(2_345)]
-    folder = make_set(tmp_path / "set", {"en-es": {"train": nested(pairs)}})
-    assert list(open_hub_split("train", DataConfig(hub=f"{folder}:en-es")).pairs()) == pairs
-
-
 @pytest.mark.slow
 def test_several_processes_clean_a_split(tmp_path: Path):
     folder = make_set(tmp_path / "set", {"en-es": {"train": nested(make_pairs(100, 1))}})

@@ -119,23 +119,6 @@ def test_a_changed_setting_or_file_is_prepared_anew(root: Path, count_trainings:
         assert sizes["train"] + sizes["validation"] + sizes["tests"]["test"] == 350 + number
 
 
-@pytest.mark.slow
-def test_a_damaged_cache_is_prepared_anew_with_a_warning(root: Path, caplog: pytest.LogCaptureFixture):
-    first = texts(run(root))
-    (ids,) = (root.parent / "cache").glob("*/train.ids")
-    ids.write_bytes(ids.read_bytes()[:-100])
-    assert texts(run(root)) == first
-    assert "is damaged: preparing it again" in caplog.text
-
-
-def test_nothing_of_a_failed_preparation_is_left(root: Path):
-    with (root / "train.tsv").open("a") as file:
-        file.write("no tab\n")
-    with pytest.raises(UserError, match=r"train.tsv:301 has 1 tab-separated fields"):
-        run(root)
-    assert [path for path in (root.parent / "cache").iterdir() if path.is_dir()] == []
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

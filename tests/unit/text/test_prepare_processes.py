@@ -3,14 +3,13 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from preparing import TEST, TRAIN, files, run, write
 
-from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.errors import UserError
 from seq2seq.text import cleaned
 from seq2seq.workers import Processes, is_stopping
 from tests.thin import thin
@@ -82,26 +81,8 @@ def test_tasks_at_work_hear_that_nobody_waits_any_more(tmp_path: Path):
 
 
 def test_a_process_that_dies_is_one_line():
-    with Processes(2) as workers, pytest.raises(UnfinishedError, match=r"one of 2 processes died.*lower data.num_proc"):
+    with Processes(2) as workers, pytest.raises(UserError, match=r"one of 2 processes died.*lower data.num_proc"):
         list(workers.map(die, range(4)))
-
-
-def test_what_ends_a_preparation_leaves_nothing_and_the_next_one_begins_again(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    draw: Callable[..., Any] = cleaned.CleanedText.draw
-    for error in (UnfinishedError("died"), KeyboardInterrupt()):
-
-        def fail(*_: Any, error: BaseException = error, **__: Any) -> None:
-            assert list((tmp_path / "cache").glob(".*/*/text.arrow"))
-            raise error
-
-        monkeypatch.setattr(cleaned.CleanedText, "draw", fail)
-        with pytest.raises(type(error)):
-            prepare_into(tmp_path / "cache", corpus, monkeypatch, validation=[])
-        assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
-    monkeypatch.setattr(cleaned.CleanedText, "draw", draw)
-    assert prepare_into(tmp_path / "cache", corpus, monkeypatch, validation=[])
 
 
 def test_the_disk_being_full_names_the_cache(corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
