@@ -4,7 +4,6 @@ import hashlib
 import json
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
@@ -14,12 +13,10 @@ from typing import Any
 from filelock import FileLock
 
 from seq2seq.drafts import draft_of
-from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.errors import UserError
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
-_VALUE = "value.json"
-_TICK = 2 * 10**9  # ns: the coarsest resolution of the times of file systems
 
 
 def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
@@ -42,7 +39,7 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
                 if folder.exists():
                     logger.warning("the cache entry %s is damaged: preparing it again", folder)
                 write_complete(folder, build)
-    except (OSError, NotImplementedError) as error:  # the second: the file system has no locks
+    except (OSError, NotImplementedError, UnicodeEncodeError) as error:  # without locks; of a path that is not UTF-8
         raise UserError(
             f"data.cache={root} cannot be used ({getattr(error, 'strerror', None) or error}): "
             "set data.cache or the environment's SEQ2SEQ_CACHE to a folder that can be written"
@@ -52,20 +49,16 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
 
 def digest_files(paths: Iterable[Path]) -> list[str]:
     """Return a hash of the contents of each file."""
-    return [_digest(path) for path in paths]
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    digests = list[str]()
+    for path in paths:
+        with path.open("rb") as file:
+            digests.append(hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest())
+    return digests
 
 
 def digest_once(path: Path) -> str:
     """Return a hash of a file's contents; a process hashes an unchanged file only once."""
     status = path.stat()
-    changed = max(status.st_mtime_ns, status.st_ctime_ns)
-    if time.time_ns() - changed < _TICK:  # a later change might leave the same times
-        return digest_files([path])[0]
     return _digest_of(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
 
@@ -87,7 +80,7 @@ def is_complete(folder: Path) -> bool:
     """Return whether all files of a folder exist and are unchanged.
 
     Raises:
-        UnfinishedError: a file cannot be read, perhaps only now, so that nothing is known about it.
+        UserError: a file cannot be read, perhaps only now, so that nothing is known about it.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -95,7 +88,7 @@ def is_complete(folder: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, AttributeError, RecursionError):
         return False
     except OSError as error:
-        raise UnfinishedError(
+        raise UserError(
             f"{folder} cannot be read ({error.strerror or error}): "
             "run the same command again, or remove this folder if its disk is damaged"
         ) from error
@@ -107,16 +100,6 @@ def identity_of(folder: Path) -> list[int]:
         status = (folder / MANIFEST).stat()
         return [status.st_ino, status.st_mtime_ns]
     return []
-
-
-def run_step(folder: Path, build: Callable[[Path], Any]) -> Any:
-    """Write the folder of a step's result, unless it exists and is undamaged; return the value that build returned.
-
-    build writes files into the folder that it is given and returns a JSON value.
-    """
-    if not is_complete(folder):
-        write_complete(folder, lambda draft: write_json(draft / _VALUE, build(draft)))
-    return json.loads((folder / _VALUE).read_text(encoding="utf-8"))
 
 
 def write_json(path: Path, value: object) -> None:

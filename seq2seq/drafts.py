@@ -19,7 +19,7 @@ from seq2seq.locks import holder_of, is_held, lock, unlock
 
 _DRAFT, _OLD = ".seq2seq-draft", "-old"
 WORK, _LOCK = ".seq2seq", "lock"
-NEW, PARTIAL, PROGRESS, PARTS, FINISHED = "new", "partial", "progress.json", "parts", "finished"  # in a work folder
+NEW, PARTIAL, PROGRESS, PARTS = "new", "partial", "progress.json", "parts"  # in a work folder
 
 
 @contextlib.contextmanager
@@ -35,7 +35,7 @@ def claimed(output: Path, *, inside: bool = False) -> Iterator[Path]:
     """
     work = output / WORK if inside else output.with_name(f".{output.name}{WORK}")
     _, folders, files = next(os.walk(work), ("", [], []))  # os.walk passes over what other processes remove
-    if work.is_file() or not {_LOCK, NEW, PARTIAL, PROGRESS, PARTS, FINISHED}.issuperset([*folders, *files]):
+    if work.is_file() or not {_LOCK, NEW, PARTIAL, PROGRESS, PARTS, "finished"}.issuperset([*folders, *files]):
         raise UserError(f"{work} is no work folder of this program, but has its name: move it away")
     use, advice = f"--output {output} is being written", "wait for it, or choose another --output"
     above = output.parent / WORK / _LOCK

@@ -7,10 +7,6 @@ class UserError(ValueError):
     """A caller's mistake, described in one line: what is wrong, the value found, and how to correct it."""
 
 
-class UnfinishedError(UserError):
-    """A job was interrupted, and the same command may succeed if it is run again."""
-
-
 class StoppedError(UserError):
     """The user or the system ended a run by Ctrl-C or a signal; the message says what the run has saved."""
 

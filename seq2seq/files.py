@@ -107,6 +107,7 @@ class ResumableOutput(Output):
             message = "%s: an interrupted command wrote %d inputs, which are now written anew; --resume would go on"
             log.warning(message, path, inputs)
         with _naming(path):
+            work.mkdir(parents=True, exist_ok=True)
             file = Path(os.devnull) if self.is_complete else self._partial
             super().__init__(file.open("r+b" if resume and is_begun else "wb"), path)
             if not self.is_complete:

@@ -18,7 +18,7 @@ from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
-from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.errors import UserError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -47,7 +47,7 @@ class Processes:
         """Yield the function's results for all tasks, computed a few tasks ahead; a long function checks `is_stopping`.
 
         Raises:
-            UnfinishedError: a process died. Exceptions of function pass unchanged.
+            UserError: a process died. Exceptions of function pass unchanged.
         """
         if self._pool is None:
             yield from map(function, tasks)
@@ -61,7 +61,7 @@ class Processes:
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool as error:
-            raise UnfinishedError(
+            raise UserError(
                 f"one of {self.size} processes died, perhaps for want of memory: run the same command again; "
                 f"{self._advice}"
             ) from error

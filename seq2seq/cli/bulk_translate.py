@@ -10,6 +10,7 @@ import typer
 
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
+from seq2seq.files import output_folder
 
 Inputs = Annotated[list[str], typer.Option("--input", help="Files or a quoted pattern; may be given several times.")]
 OutputFolder = Annotated[Path, typer.Option("--output", help="Folder for the translations.")]
@@ -65,15 +66,14 @@ def bulk_translate(
         chosen = choose_device(device)
         device, dtype = str(chosen), default_dtype(chosen)
     job = bulk.BulkJob(folders, shared.fingerprint(folders), changes, device, threads, dtype)
-    with bulk.claim(output):
+    with output_folder(output):
         sources, files, finished = bulk.find_files(input_), 0, 0
         start, total = time.perf_counter(), 0
         with shared.ray_workers(ray) or contextlib.nullcontext() as opened:
             for file, count in bulk.bulk_translate(job, sources, output, opened, workers):
-                files, finished, total = files + 1, finished + file.was_finished, total + count
-                if not file.was_finished:
+                files, finished, total = files + 1, finished + file.output.is_complete, total + count
+                if not file.output.is_complete:
                     rate = total / (time.perf_counter() - start)
-                    name = output / file.target.name
-                    print(f"{name}: {count:,} lines ({rate:,.0f} a second in all)", file=sys.stderr)
+                    print(f"{output / file.name}: {count:,} lines ({rate:,.0f} a second in all)", file=sys.stderr)
         if finished:
             print(f"{finished} of {files} files are finished since an earlier job", file=sys.stderr)

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.errors import UserError
 from seq2seq.interface import SearchRequest, Text, Translation
 from seq2seq.translator import CHUNK_LINES, Translator
 from seq2seq.workers import Processes, is_stopping
@@ -23,8 +23,7 @@ def stream(
     Each process uses an equal share of the CPU threads. All share the weights of the model and of the compiled step.
 
     Raises:
-        UserError: `Translator.stream` raises it, or the translator does not use PyTorch on the CPU.
-        UnfinishedError: a process died.
+        UserError: `Translator.stream` raises it, the translator does not use PyTorch on the CPU, or a process died.
     """
     if translator.device.type != "cpu" or not hasattr(translator.engine, "model"):
         raise UserError(f"--workers {workers} is for the pytorch engine on the CPU: leave it out")
@@ -58,4 +57,4 @@ def _translate(task: tuple[int, list[Text]]) -> list[list[Translation]]:
 
 def _go_on(count: int) -> None:
     if is_stopping():
-        raise UnfinishedError("nobody waits for the translations any more")
+        raise UserError("nobody waits for the translations any more")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import ray
 from ray.exceptions import RayError
 
-from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.errors import UserError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -90,7 +90,7 @@ def _take(reference: Any) -> Any:
     try:
         value, error = pickle.loads(ray.get(reference))
     except RayError as failure:
-        raise UnfinishedError(f"the Ray job failed ({_shown(failure)}){_AGAIN}") from failure
+        raise UserError(f"the Ray job failed ({_shown(failure)}){_AGAIN}") from failure
     if error is not None:
         raise error
     return value
@@ -119,7 +119,7 @@ class _Work:
         except UserError as error:
             result = None, error
         except Exception as error:  # such as a full disk; Ray would hide the cause
-            failure = UnfinishedError(f"the Ray job failed ({type(error).__name__}: {error}){_AGAIN}")
+            failure = UserError(f"the Ray job failed ({type(error).__name__}: {error}){_AGAIN}")
             failure.add_note(traceback.format_exc())
             result = None, failure
         return pickle.dumps(result)

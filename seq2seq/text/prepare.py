@@ -44,8 +44,7 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig) -> PreparedData:
 
     Raises:
         UserError: a corpus is missing, empty or malformed, or changes while it is read; no pair is left; the vocabulary
-            does not fit the text; or the cache cannot be read or written.
-        UnfinishedError: a worker process died.
+            does not fit the text; the cache cannot be read or written; or a worker process died.
     """
     return open_prepared(data, prepare_folder(data, tokenizer))
 

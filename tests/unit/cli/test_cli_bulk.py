@@ -1,14 +1,13 @@
 """Bulk translation, as a user asks for it."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from seq2seq.distributed import bulk
+from seq2seq.files import output_folder
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +48,7 @@ def test_it_is_the_translation_of_each_file_and_finished_files_are_skipped(run, 
         status, alone, _ = run("--input", mono / name)
         assert (out / name).read_text() == alone
     names = ["a.en", "b.en", "c.en"]
-    assert tree(out) == [*(f".seq2seq/finished/{name}.json" for name in names), *names]
+    assert tree(out) == [*(f".seq2seq/parts/{name}/progress.json" for name in names), *names]
     (out / "b.en").unlink()
     times = (out / "a.en").stat().st_mtime_ns
     status, _, err = translate()
@@ -62,24 +61,39 @@ def test_it_is_the_translation_of_each_file_and_finished_files_are_skipped(run, 
 def test_a_job_killed_after_any_shard_goes_on_from_it(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bulk, "SHARD", 2)
     assert translate("--output", mono.parent / "straight")[0] == 0
-    make, begun = bulk.run_step, []
+    translate_shard, commit, begun = bulk.ShardTranslator.__call__, bulk.ResumableOutput.commit, list[bulk.Shard]()
+    kills = list[int]()
 
-    def killed_after_a_new_shard(folder: Path, build: Callable[[Path], Any]) -> Any:
-        is_new = not folder.exists()
-        value = make(folder, build)
-        if is_new:
-            begun.append(folder)
+    def note(translator: bulk.ShardTranslator, shard: bulk.Shard) -> list[str]:
+        begun.append(shard)
+        return translate_shard(translator, shard)
+
+    def killed_after_a_shard(output: bulk.ResumableOutput, inputs: int) -> None:
+        commit(output, inputs)
+        if len(begun) > len(kills):
+            kills.append(inputs)
             raise KeyboardInterrupt
-        return value
 
-    monkeypatch.setattr(bulk, "run_step", killed_after_a_new_shard)
-    for kills in range(1, 6):
+    monkeypatch.setattr(bulk.ShardTranslator, "__call__", note)
+    monkeypatch.setattr(bulk.ResumableOutput, "commit", killed_after_a_shard)
+    for _ in range(5):
         assert translate()[0] == 130
-        assert len(set(begun)) == kills
     assert translate()[0] == 0
+    assert len(begun) == len(set(begun)) == 5
     for name in ("a.en", "b.en", "c.en"):
         assert (mono.parent / "out" / name).read_bytes() == (mono.parent / "straight" / name).read_bytes()
     assert tree(mono.parent / "out") == tree(mono.parent / "straight")
+
+
+def test_an_unfinished_output_of_other_settings_is_begun_again(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bulk.ResumableOutput, "finish", fail)
+        assert translate()[0] == 130
+    assert translate("--beam", 1)[0] == translate("--beam", 1, "--output", mono.parent / "other")[0] == 0
+    assert (mono.parent / "out" / "a.en").read_bytes() == (mono.parent / "other" / "a.en").read_bytes()
 
 
 def test_samples_do_not_depend_on_shards(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):
@@ -114,17 +128,18 @@ def test_bad_input_is_refused_in_one_line(translate, mono: Path):
     assert "c.en.gz is compressed, but its output would not be" in translate("--input", mono.parent / "c.en.gz")[2]
     (mono.parent / "a.en").write_text("x\n")
     assert "would have one output" in translate("--input", mono.parent / "a.en")[2]
-    with bulk.claim(mono.parent / "out"):
+    with output_folder(mono.parent / "out"):
         assert f"out is being written by process {os.getpid()} on" in translate()[2]
     assert "would replace the input" in translate("--output", mono)[2]
-    assert "a.en cannot be written (" in translate("--output", mono.parent / "a.en")[2]
+    assert "a.en is a file: name a folder" in translate("--output", mono.parent / "a.en")[2]
 
 
 def test_a_full_disk_can_be_gone_on_from(translate, monkeypatch: pytest.MonkeyPatch):
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    def full(output: bulk.ResumableOutput) -> None:
+        if output.inputs:
+            raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(bulk, "run_step", full)
-        assert "cannot be written (No space left on device): the same command goes on" in translate()[2]
+        patched.setattr(bulk.ResumableOutput, "_record", full)
+        assert "a.en cannot be written: No space left on device" in translate()[2]
     assert translate()[0] == 0

@@ -12,8 +12,8 @@ import pytest
 
 from seq2seq.cli.shared import ray_workers
 from seq2seq.distributed import bulk
-from seq2seq.errors import UnfinishedError, UserError
-from seq2seq.files import count_lines
+from seq2seq.errors import UserError
+from seq2seq.files import count_lines, output_folder
 
 if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers
@@ -31,7 +31,7 @@ def test_a_mistake_is_one_line_and_a_failure_can_be_gone_on_from(
     with pytest.raises(UserError, match=r"a:2 is not UTF-8 \(byte 0xff at column 1\)"):
         list(workers.map_with(lambda: count_lines, [tmp_path / "a"], workers=1, num_cpus=0))
     message = r"^the Ray job failed \(FileNotFoundError: .*nowhere'\): the same command goes on from what is done$"
-    with pytest.raises(UnfinishedError) as failed:
+    with pytest.raises(UserError) as failed:
         list(workers.map_with(lambda: os.remove, [tmp_path / "nowhere"], workers=1, num_cpus=0))
     assert re.match(message, str(failed.value))
     assert "Traceback" in failed.value.__notes__[0]  # for --debug
@@ -86,10 +86,10 @@ def test_bulk_translation_by_actors_is_that_of_one_process(workers: "RayWorkers"
         monkeypatch.setattr(bulk, "SHARD", 2)
         for name, who in (("here", None), ("ray", workers)):
             job = bulk.BulkJob((bundle_folder,), "same", {"beam": 2}, "cpu", 1)
-            with bulk.claim(tmp_path / name):
+            with output_folder(tmp_path / name):
                 for expected in ([("a.en", 5), ("b.en", 0), ("c.en", 1)], [(f"{i}.en", 0) for i in "abc"]):
                     files = bulk.bulk_translate(job, bulk.find_files(patterns), tmp_path / name, who, 1)
-                    assert [(file.target.name, count) for file, count in files] == expected
+                    assert [(file.name, count) for file, count in files] == expected
             outputs.append([(tmp_path / name / f"{i}.en").read_bytes() for i in "abc"])
     assert outputs[0] == outputs[1]
     assert outputs[0][0].count(b"\n") == 5
