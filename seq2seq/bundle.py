@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from seq2seq.drafts import claimed, draft_of, resolve
+from seq2seq.drafts import draft_of
 from seq2seq.errors import UserError, in_short
 from seq2seq.extras import train_command
 from seq2seq.model.build import build_without_values
@@ -148,11 +148,10 @@ def replaced_folder(folder: Path, own: Collection[str] | None = None) -> Iterato
     try:
         with contextlib.suppress(FileExistsError):  # its parent is a file, which the next line names
             folder.parent.mkdir(parents=True, exist_ok=True)
-        with claimed(resolve(folder)):
+        with draft_of(folder, own) as draft:
             if own is None:
                 require_new(folder)
-            with draft_of(folder, own) as draft:
-                yield draft
+            yield draft
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from seq2seq.cache import digest_files
-from seq2seq.drafts import NEW, PARTIAL, PROGRESS, claimed, put, replacing, resolve, sweep
+from seq2seq.drafts import NEW, PARTIAL, PROGRESS, claimed, complete_replacement, put, replacing, resolve
 from seq2seq.errors import UserError
 from seq2seq.extras import clone, train_command
 from seq2seq.lines import Lines, compressing, refuse_bad_lines
@@ -286,7 +286,7 @@ def find_models(given: object) -> list[Path]:
 def _is_there(folder: Path) -> bool:
     """Return whether a folder exists, after completing a replacement that a killed process left."""
     if not folder.is_dir():
-        sweep(folder)
+        complete_replacement(folder)
     return folder.is_dir()
 
 

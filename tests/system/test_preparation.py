@@ -17,7 +17,7 @@ SETTINGS = (
     "data=files", "data.train=[train*.tsv]", "data.validation=[held.tsv]", "data.test=[held.tsv]",
     "tokenizer.split_digits=false",  # or so few different words do not fill a vocabulary
 )  # fmt: skip
-CLEANED = ".*-draft/*/text.arrow"
+CLEANED = ".*/new/*/text.arrow"
 
 pytestmark = pytest.mark.system
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.drafts import claimed, draft_of, replacing, sweep
+from seq2seq.drafts import WORK, claimed, complete_replacement, draft_of, is_abandoned, replacing
 from seq2seq.errors import UserError
 from seq2seq.files import find_model
 
@@ -53,7 +53,14 @@ def generation(folder: Path) -> str:
     return text
 
 
-@pytest.mark.parametrize("see", [sweep, find_model], ids=["writing again", "reading"])
+def clean_up(folder: Path) -> None:
+    """Remove what a killed process left if it is of no use any more, as training does in a run's folder."""
+    if is_abandoned(work := folder.with_name(f".{folder.name}{WORK}")):
+        shutil.rmtree(work, ignore_errors=True)
+    complete_replacement(folder)
+
+
+@pytest.mark.parametrize("see", [complete_replacement, find_model, clean_up])
 def test_a_replacement_killed_at_any_point_is_complete_when_it_is_seen_next(
     tmp_path: Path, see: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,10 +76,10 @@ def test_a_replacement_killed_at_any_point_is_complete_when_it_is_seen_next(
                 is_killed = True
         see(folder)
         texts.append(generation(folder))
-        sweep(folder)
+        complete_replacement(folder)
         assert os.listdir(tmp_path) == ["model"]
-    assert texts[0] == "before"
-    assert set(texts[1:]) == {"after"}
+    replaced = texts.index("after")
+    assert (set(texts[:replaced]), set(texts[replaced:])) == ({"before"}, {"after"})
     assert len(texts) > 4  # points at which it was killed
 
 
@@ -112,7 +119,7 @@ def test_files_of_other_names_stay_at_every_point_at_which_a_replacement_is_kill
                 write(folder, "after", {"text", "more", "old"})
             except Killed:
                 is_killed = True
-        sweep(folder)
+        complete_replacement(folder)
         after = users_files(folder)
         assert after.pop("old", None) is None or (folder / "text").read_text() == "before"
         assert after == before
@@ -142,24 +149,20 @@ def test_a_replacement_that_is_interrupted_leaves_the_folder_before(
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_two_writers_do_not_take_each_others_drafts(tmp_path: Path) -> None:
+def test_the_second_writer_of_a_folder_is_refused_and_does_not_touch_the_first_ones_draft(tmp_path: Path) -> None:
     with draft_of(tmp_path / "model") as slow:
         (slow / "text").write_text("slow")
-        write(tmp_path / "model", "quick")
-        assert (slow / "text").read_text() == "slow"
+        with pytest.raises(UserError, match=rf"model is being written by process {os.getpid()} on"):
+            write(tmp_path / "model", "quick")
     assert (tmp_path / "model/text").read_text() == "slow"
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_other_folders_of_a_like_name_are_left_alone(tmp_path: Path) -> None:
-    names = [".model-abcdefgh", ".model-abcdefgh.draft", ".models-abcdefgh.seq2seq-draft"]
-    for name in names:
-        (tmp_path / name).mkdir()
+def test_a_file_in_place_of_the_folder_above_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    write(tmp_path / "model", "text")
     with pytest.raises(NotADirectoryError, match="file is no folder"):
         write(tmp_path / "file/model", "text")
-    assert sorted(os.listdir(tmp_path)) == sorted([*names, "file", "model"])
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_link_stays_and_its_folder_keeps_its_permissions(tmp_path: Path) -> None:
