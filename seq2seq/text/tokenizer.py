@@ -72,14 +72,8 @@ class Tokenizer:
         self._ids = {subword: token for token, subword in enumerate(self._subwords)}
 
     def _require_special_ids(self, name: str) -> None:
-        ids = {
-            "pad_id": (self._processor.pad_id(), PAD),
-            "unk_id": (self._processor.unk_id(), UNK),
-            "bos_id": (self._processor.bos_id(), BOS),
-            "eos_id": (self._processor.eos_id(), EOS),
-        }
-        for key, (value, expected) in ids.items():
-            if value != expected:
+        for key, expected in (("pad_id", PAD), ("unk_id", UNK), ("bos_id", BOS), ("eos_id", EOS)):
+            if (value := getattr(self._processor, key)()) != expected:
                 raise UserError(
                     f"{name} has {key}={value}, expected {expected}: "
                     f"retrain it with train.py or pass --{key}={expected} to spm_train"
