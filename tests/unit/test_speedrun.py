@@ -45,9 +45,3 @@ def test_only_the_bundled_track_has_text_of_its_own(tmp_path: Path) -> None:
         speedrun.run(Plan(track="mixed"), CPU)
     with pytest.raises(UserError, match="the track bundled has its own text: leave out --data"):
         speedrun.run(Plan(track="bundled", data=tmp_path), CPU)
-
-
-def test_seeds_that_agree_are_significant() -> None:
-    pytest.importorskip("scipy", reason="the extra `lab` is not installed")
-    assert float(speedrun.significance([1.0, 1.1, 1.21], [2.0, 2.1, 2.2])) < 0.01
-    assert float(speedrun.significance([1.0, 2.1, 1.5], [2.0, 1.1, 1.4])) > 0.5

@@ -17,15 +17,11 @@ from seq2seq.errors import UserError
 
 
 @pytest.mark.parametrize(
-    "name", ["a.srt", "a.vtt", "a.po", "a.xliff", "a.xlf", "a.tmx", "a.html", "a.htm", "a.md", "A.HTML"]
+    ("names", "expected"),
+    [("a.srt a.vtt a.po a.xliff a.xlf a.tmx a.html a.htm a.md A.HTML", True), ("a.txt a html a.en", False)],
 )
-def test_documents_are_known_by_their_ending(name: str):
-    assert is_document(Path(name))
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a", "html", "a.en"])
-def test_other_files_are_no_documents(name: str):
-    assert not is_document(Path(name))
+def test_documents_are_known_by_their_ending(names: str, expected: bool):
+    assert {is_document(Path(name)) for name in names.split()} == {expected}
 
 
 def test_the_number_of_texts_is_told_and_a_file_may_replace_itself(tmp_path: Path):

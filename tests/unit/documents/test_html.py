@@ -44,15 +44,6 @@ def test_a_text_that_does_not_change_keeps_its_entities_and_line_breaks(run: Run
     assert run(".html", PAGE, list) == PAGE.replace('lang="en-US"', 'lang="es"')
 
 
-def test_words_that_move_take_their_markup_along(run: Run):
-    def model(texts: Sequence[str]) -> list[tuple[str, list[tuple[int, int]]]]:
-        assert texts == ["The black cat."]
-        return [("El gato negro.", [(0, 0), (2, 1), (1, 2)])]
-
-    page = run(".htm", "<p>The <b>black</b> <a href=x>cat</a>.</p>", model)
-    assert page == "<p>El <a href=x>gato</a> <b>negro</b>.</p>"
-
-
 @pytest.mark.parametrize(
     "page",
     [
