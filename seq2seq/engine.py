@@ -275,7 +275,7 @@ class Engine:
     def _task(
         self, sources: Sequence[Source], request: _Request, unproducible: Sequence[int], find_best: Any
     ) -> SearchTask:
-        """Return the task of one batch; bans of single tokens are no rules, which would make every step slower."""
+        """Return the task of one batch."""
         settings, phrases = request.settings, [source.phrases for source in sources]
         shortest, longest = zip(*length_limits(sources, settings), strict=True)
         require_one_kind(settings, has_phrases=any(phrases))
@@ -284,15 +284,10 @@ class Engine:
                 message = f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
                 raise UserError(message)
         prefixes = [source.prefix for source in sources]
-        is_free = not any(prefixes)  # a prefix may contain banned tokens
-        tokens = [ids[0] for ids in request.banned if len(ids) == 1] if is_free else []
-        if set(tokens) & set(chain(*chain(*phrases))):
-            raise UserError("a text has no translation that begins, contains and leaves out what it has to")
-        longer = [ids for ids in request.banned if not (is_free and len(ids) == 1)]
         return SearchTask(
             settings=settings, bos=self.start, eos=EOS, max_lengths=longest, device=self.device,
-            min_lengths=shortest if any(shortest) else (), n_best=request.n_best, banned=[*unproducible, *tokens],
-            rules=make_rules(settings, prefixes=prefixes, banned=longer), phrases=phrases,
+            min_lengths=shortest, n_best=request.n_best, banned=unproducible,
+            rules=make_rules(settings, prefixes=prefixes, banned=request.banned), phrases=phrases,
             keys=[source.key for source in sources], find_best=find_best, on_candidates=request.on_candidates,
         )  # fmt: skip
 

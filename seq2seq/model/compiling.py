@@ -55,7 +55,7 @@ def _load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(whole[0] if whole else _compile(command, folder, stem)))
     library.block_size.restype = ctypes.c_int64
     integer, address = ctypes.c_int64, ctypes.c_void_p
-    library.best_next.argtypes = (address, integer, integer, address, integer, integer, address, address)
+    library.best_next.argtypes = (integer, integer, integer, address, address, address, address)
     library.best_next.restype = None
     library.exponentials.argtypes, library.exponentials.restype = (address, integer, ctypes.c_float), ctypes.c_float
     return library

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -12,7 +11,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seq2seq.device import tensor_on
 from seq2seq.errors import UserError
 from seq2seq.interface import Compile
 from seq2seq.model import attention
@@ -45,41 +43,6 @@ class Decoder(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class TextbookState:
-    """A model's state with w rows for every sentence, for a search with up to w rows a sentence.
-
-    Attributes:
-        inner: the model's own state.
-        of_row: for each of the search's n rows, its row in the model's state; None: the same row.
-        row_at: for each row of the model's state, a row of the search; spare rows repeat their sentence's first row.
-    """
-
-    inner: Any
-    of_row: Int[Tensor, " n"] | None = None
-    row_at: Int[Tensor, " bw"] | None = None
-
-    def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "TextbookState":
-        """Return the state in which new row i continues old row rows[i].
-
-        Args:
-            rows: the old rows that the new rows continue, sentence by sentence.
-            counts: new rows of each sentence that is still searched; a sentence without new rows is dropped.
-        """
-        old = rows if self.of_row is None else self.of_row[rows]
-        counts = [count for count in counts if count]
-        width, starts = max(counts), [0, *accumulate(counts)]
-        if len(rows) == width * len(counts):
-            return TextbookState(self.inner.reorder(old.view(-1, width)))
-        at = [
-            [start + (rank if rank < count else 0) for rank in range(width)]
-            for start, count in zip(starts[:-1], counts, strict=True)
-        ]
-        of_row = [width * line + rank for line, count in enumerate(counts) for rank in range(count)]
-        row_at = tensor_on(rows.device, at)
-        return TextbookState(self.inner.reorder(old[row_at]), tensor_on(rows.device, of_row), row_at.flatten())
-
-
 class TextbookDecoder:
     """Searches with the model's own `encode`, `hidden_states` and `logits`.
 
@@ -98,18 +61,15 @@ class TextbookDecoder:
             hidden = F.layer_norm(model.embedding.weight[-8:], weight.shape[1:])  # as large as hidden states
             self.is_projection = agrees(self._project(hidden), self._logits(hidden), tolerance=1e-3)
 
-    def encode(self, src: Int[Tensor, "b s"]) -> TextbookState:
+    def encode(self, src: Int[Tensor, "b s"]) -> Any:
         """Read the source; return the state before the first target token."""
-        return TextbookState(self.model.encode(src))
+        return self.model.encode(src)
 
-    def step(self, last: Int[Tensor, " n"], state: TextbookState) -> tuple[Float[Tensor, "n v"], TextbookState]:
+    def step(self, last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
         """Continue every row by its last token; return the logits of the next tokens, and the state after the step."""
         last = last if self.ids is None else self.ids[last]
-        last = last if state.row_at is None else last[state.row_at]
-        hidden, inner = self.model.hidden_states(last[:, None], state.inner)
-        hidden = hidden[:, -1] if state.of_row is None else hidden[state.of_row, -1]
-        logits = self._project(hidden) if self.is_projection else self._logits(hidden)
-        return logits, TextbookState(inner, state.of_row, state.row_at)
+        hidden, state = self.model.hidden_states(last[:, None], state)
+        return (self._project if self.is_projection else self._logits)(hidden[:, -1]), state
 
     def _project(self, hidden: Float[Tensor, "n d"]) -> Float[Tensor, "n v"]:
         with torch.autocast(hidden.device.type, enabled=False):  # as `EncoderDecoder.logits`
@@ -130,9 +90,9 @@ class EnsembleState:
 
     states: tuple[Any, ...]
 
-    def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "EnsembleState":
-        """Return the state in which new row i continues old row rows[i], for every member."""
-        return EnsembleState(tuple(state.reorder(rows, counts) for state in self.states))
+    def reorder(self, rows: Int[Tensor, "b w"]) -> "EnsembleState":
+        """Return the state of the given rows, for every member."""
+        return EnsembleState(tuple(state.reorder(rows) for state in self.states))
 
 
 class EnsembleDecoder:
@@ -196,7 +156,7 @@ def computes_textbook(decoder: NativeDecoder) -> bool:
     state, rows = decoder.begin(example.state), torch.tensor([0, 0, 1, 1])
     logits, before = list[Tensor](), rows
     for last in example.tgt_in[rows].unbind(1):
-        of_step, state = decoder.step(last, state.reorder(before, (2, 2)))
+        of_step, state = decoder.step(last, state.reorder(before.view(2, 2)))
         logits.append(of_step)
         before = torch.tensor([1, 1, 2, 2])  # one hypothesis of each source is continued twice, the other one dropped
     return agrees(torch.stack(logits, 1), example.logits[rows])

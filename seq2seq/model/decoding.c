@@ -283,10 +283,11 @@ static float sum_of_exponentials(const float *x, int64_t count, float most) {
     return total;
 }
 
-/* Writes each row's best tokens, best first: log-probabilities (nats) and ids; -inf if there are fewer than `count`. */
-void best_next(const float *logits, int64_t rows, int64_t vocabulary, const int64_t *banned, int64_t bans, int64_t count,
-               float *values, int64_t *tokens) {
-    for (int64_t r = 0; r < rows; r++, logits += vocabulary, values += count, tokens += count) {
+/* Writes each row's best tokens that are not forbidden, best first: log-probabilities (nats) and ids; -inf if there are
+   fewer than `count`. */
+void best_next(int64_t rows, int64_t vocabulary, int64_t count, const float *logits, const char *forbidden, float *values,
+               int64_t *tokens) {
+    for (int64_t r = 0; r < rows; r++, logits += vocabulary, forbidden += vocabulary, values += count, tokens += count) {
         const float most = greatest(logits, vocabulary);
         const float log_total = most + logf(sum_of_exponentials(logits, vocabulary, most));
         for (int64_t i = 0; i < count; i++) values[i] = -INFINITY, tokens[i] = 0;
@@ -302,9 +303,7 @@ void best_next(const float *logits, int64_t rows, int64_t vocabulary, const int6
             for (int64_t i = start; has_better && i < end; i++) {
                 int64_t place = count;
                 while (place > 0 && logits[i] > values[place - 1]) place--;
-                for (int64_t b = 0; place < count && b < bans; b++)
-                    if (banned[b] == i) place = count;
-                if (place == count) continue;
+                if (place == count || forbidden[i]) continue;
                 memmove(values + place + 1, values + place, (count - 1 - place) * sizeof(float));
                 memmove(tokens + place + 1, tokens + place, (count - 1 - place) * sizeof(int64_t));
                 values[place] = logits[i], tokens[place] = i;

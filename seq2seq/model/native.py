@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor, nn
 
 from seq2seq.errors import UserError
@@ -33,6 +33,7 @@ KNOWN = (  # modules of a decoder that decoding.c computes
     DecoderLayer, Residual, MultiHeadAttention, FeedForward, GatedFeedForward, Dropout, nn.Linear, nn.LayerNorm,
     nn.RMSNorm, nn.Identity,
 )  # fmt: skip
+MOST_COMPILED = 64  # best tokens of a row that decoding.c finds faster than PyTorch
 SPARE_STEPS = 32  # slots for this many steps are added at first and after every clearing
 
 
@@ -116,9 +117,9 @@ class NativeState:
         self.past = np.empty((len(lengths), 0), np.int64)
         self.used = 0
 
-    def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "NativeState":
-        """Let new row i continue old row rows[i]; keys and values stay in their slots."""
-        index = rows.numpy()
+    def reorder(self, rows: Int[Tensor, "b w"]) -> "NativeState":
+        """Let the new rows continue the given old rows; keys and values stay in their slots."""
+        index = rows.flatten().numpy()
         self.past, self.sentence = self.past[index], self.sentence[index]
         return self
 
@@ -232,18 +233,19 @@ class NativeDecoder:
         return limited
 
     def best_next(
-        self, logits: Float[Tensor, "n v"], banned: Int[Tensor, " u"], count: int
+        self, logits: Float[Tensor, "n v"], forbidden: Bool[Tensor, "n v"], count: int
     ) -> tuple[Float[Tensor, "n c"], Int[Tensor, "n c"]]:
-        """Return each row's best tokens, best first, without the banned ones: log-probabilities (nats) and ids."""
-        logits, banned = logits.float().contiguous(), banned.long().contiguous()
-        rows, size = logits.shape
+        """Return each row's best tokens, best first, without forbidden ones: log-probabilities (nats) and ids."""
+        logits, forbidden, (rows, size) = logits.float().contiguous(), forbidden.contiguous(), logits.shape
         count = min(count, size)
+        if count > MOST_COMPILED:
+            values, tokens = logits.log_softmax(-1).masked_fill_(forbidden, -torch.inf).topk(count)
+            return values, tokens
         values, tokens = (torch.empty(rows, count, dtype=dtype) for dtype in (torch.float32, torch.long))
 
         def find(first: int, end: int) -> None:
-            logits_at, values_at, tokens_at = (one[first:end].data_ptr() for one in (logits, values, tokens))
-            bans = banned.data_ptr(), len(banned)
-            self._library.best_next(logits_at, end - first, size, *bans, count, values_at, tokens_at)
+            addresses = [one[first:end].data_ptr() for one in (logits, forbidden, values, tokens)]
+            self._library.best_next(end - first, size, count, *addresses)
 
         self._share(find, rows)
         return values, tokens

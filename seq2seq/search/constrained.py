@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 
 from seq2seq.device import on_host, tensor_on
 from seq2seq.interface import Hypothesis
 from seq2seq.search.driver import Partial, Search, SearchTask
-from seq2seq.search.next_tokens import INF, NextTokens, best_tokens, require_numbers
+from seq2seq.search.next_tokens import INF, NextTokens
 
 Phrase = tuple[int, ...]
 
@@ -115,35 +115,44 @@ class ConstrainedBeamSearch(Search[_Partial]):
 
     def advance(self, next_tokens: NextTokens) -> None:
         """Choose each sentence's continuations from the banks."""
-        live = list(chain(*self.live.values()))
-        continuations = iter(_continuations(next_tokens, live, self.settings.beam, self.task.eos))
+        live, eos = list(chain(*self.live.values())), self.task.eos
+        wanted = [(one.row, token) for one in live for token in (eos, *one.progress.steps)]
+        (scores,) = on_host(next_tokens.log_probs[tensor_on(self.task.device, wanted).unbind(1)])
+        of_wanted = dict(zip(wanted, scores.tolist(), strict=True))
+        # so many that the best k are among them besides EOS and the tokens of phrases
+        values, tokens = next_tokens.best(self.settings.beam + 1 + max(len(one.progress.steps) for one in live))
         for number, of_sentence in self.live.items():
-            self._advance(number, list(chain(*islice(continuations, len(of_sentence)))))
-            if self._is_done(number):
-                self.live[number] = []
+            continuations: list[_Partial] = []
+            for one in of_sentence:
+                steps = {eos: one.progress, **one.progress.steps}
+                best = zip(tokens[one.row], values[one.row], strict=True)
+                others = [(token, value, one.progress.broken_off) for token, value in best if token not in steps]
+                chosen = [(token, of_wanted[one.row, token], progress) for token, progress in steps.items()]
+                continuations += [
+                    _Partial([*one.ids, token], one.row, one.score + value, progress=progress)
+                    for token, value, progress in (*chosen, *others[: self.settings.beam])
+                ]
+            self._choose(number, continuations)
 
-    def _advance(self, number: int, continuations: list[_Partial]) -> None:
+    def _choose(self, number: int, continuations: list[_Partial]) -> None:
         """Choose among all continuations: the banks take places in turn, those that miss the fewest tokens first."""
-        eos, alpha, room = self.task.eos, self.alpha, self.task.max_lengths[number] - self.length
+        eos, alpha, beam = self.task.eos, self.alpha, self.settings.beam
+        room = self.task.max_lengths[number] - self.length
         banks: dict[int, list[_Partial]] = {}
-        possible = (
-            one
-            for one in continuations
-            if one.score > -INF and one.progress.needed <= (0 if one.ids[-1] == eos else room)
-        )
-        for one in sorted(possible, key=lambda one: one.score, reverse=True):
-            banks.setdefault(one.progress.needed, []).append(one)
+        for one in sorted(continuations, key=lambda one: one.score, reverse=True):
+            if one.score > -INF and one.progress.needed <= (0 if one.ids[-1] == eos else room):
+                banks.setdefault(one.progress.needed, []).append(one)
         turns = sorted((turn, needed) for needed, bank in banks.items() for turn in range(len(bank)))
-        places = Counter(needed for _, needed in turns[: self.settings.beam])
-        chosen = [one for needed, count in places.items() for one in banks[needed][:count]]
-        ended = [*self._ended[number], *(one for one in chosen if one.ids[-1] == eos)]
-        self._ended[number] = sorted(ended, key=lambda one: one.value(alpha), reverse=True)[: self.settings.beam]
-        going_on = {needed: [one for one in bank if one.ids[-1] != eos] for needed, bank in banks.items()}
-        self.live[number] = [one for needed, count in places.items() for one in going_on[needed][:count]]
+        ended, live = self._ended[number], list[_Partial]()
+        for needed, count in Counter(needed for _, needed in turns[:beam]).items():
+            ended = [*ended, *(one for one in banks[needed][:count] if one.ids[-1] == eos)]
+            live += [one for one in banks[needed] if one.ids[-1] != eos][:count]
+        self._ended[number] = sorted(ended, key=lambda one: one.value(alpha), reverse=True)[:beam]
+        self.live[number] = [] if self._is_done(live, number) else live
 
-    def _is_done(self, number: int) -> bool:
+    def _is_done(self, live: list[_Partial], number: int) -> bool:
         """Return whether no live hypothesis can enter the n best: log-probabilities are never positive."""
-        live, ended, alpha = self.live[number], self._ended[number], self.alpha
+        ended, alpha = self._ended[number], self.alpha
         if not live or len(ended) < self.task.n_best:
             return not live
         bound = max(one.score for one in live) / (self.task.max_lengths[number] + 1) ** alpha
@@ -152,33 +161,3 @@ class ConstrainedBeamSearch(Search[_Partial]):
     def results(self) -> list[list[Hypothesis]]:
         """Return each sentence's best finished hypotheses."""
         return [[one.hypothesis(self.alpha) for one in best[: self.task.n_best]] for best in self._ended]
-
-
-def _continuations(next_tokens: NextTokens, live: list[_Partial], beam: int, eos: int) -> list[list[_Partial]]:
-    """Return each hypothesis continued by EOS, by each token of its missing phrases, and by the best k other tokens."""
-    special = [(one.row, token) for one in live for token in (eos, *one.progress.steps)]
-    at = tensor_on(next_tokens.logits.device, special).unbind(1)
-    most = beam + max(len(one.progress.steps) for one in live) + 1  # k are left without the special ones
-    tables = on_host(next_tokens.log_probs[at], *best_tokens(next_tokens.log_probs, most))
-    require_numbers(tables[1])
-    scores, values, tokens = (table.tolist() for table in tables)
-    of_special = zip(special, scores, strict=True)
-    continued: list[list[_Partial]] = []
-    for parent in live:
-        row, steps = parent.row, parent.progress.steps
-        chosen = [
-            (token, value, parent.progress if token == eos else steps[token])
-            for (_, token), value in islice(of_special, 1 + len(steps))
-        ]
-        others = (
-            (token, value, parent.progress.broken_off)
-            for token, value in zip(tokens[row], values[row], strict=True)
-            if token != eos and token not in steps
-        )
-        continued.append(
-            [
-                _Partial([*parent.ids, token], row, parent.score + value, progress=progress)
-                for token, value, progress in (*chosen, *islice(others, beam))
-            ]
-        )
-    return continued

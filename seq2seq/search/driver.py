@@ -4,24 +4,22 @@
 and drops finished sentences. A subclass continues the hypotheses and collects the results.
 
 A *step function* takes the last token of each row and a state, and returns the logits of the next token and the new
-state. A row continues one hypothesis; rows are ordered by sentence.
+state. A row continues one hypothesis. Rows are ordered by sentence, and all sentences have the same number of rows.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq.device import tensor_on
 from seq2seq.interface import Candidate, Hypothesis
-from seq2seq.search.next_tokens import INF, FindBest, NextTokens, best_next
-from seq2seq.search.rules import Prefixes, Rule
+from seq2seq.search.next_tokens import FindBest, NextTokens, best_next
+from seq2seq.search.rules import LengthLimits, Prefixes, Rule
 from seq2seq.settings.search import SearchConfig
 
 T = TypeVar("T")
@@ -31,12 +29,10 @@ T = TypeVar("T")
 class SearchState(Protocol):
     """A model's state of all rows; a search only reorders the rows."""
 
-    def reorder(self: T, rows: Int[Tensor, " n"], counts: Sequence[int]) -> T:
+    def reorder(self: T, rows: Int[Tensor, "b w"]) -> T:
         """Return the state of the rows that the next step continues.
 
-        Args:
-            rows: for each new row, the old row of the same sentence whose past the new row continues.
-            counts: new rows of each sentence; a sentence without new rows is dropped for good.
+        rows has a line for each sentence that goes on, in order: the old rows whose past its w new rows continue.
         """
         ...
 
@@ -64,7 +60,7 @@ class SearchTask:
     rules: Sequence[Rule] = ()  # forbid tokens, one after another
     phrases: Sequence[Sequence[Sequence[int]]] = ()  # of each sentence; its hypotheses must contain them
     keys: Sequence[int] = ()  # one per sentence; its samples depend on the key (no keys: on its number)
-    find_best: FindBest = best_next  # the decoder's own function, if it has one
+    find_best: FindBest = best_next  # equal to `best_next`
     on_candidates: Callable[[list[Candidate]], object] | None = None  # beam search calls it for every sentence and step
 
     def __post_init__(self) -> None:
@@ -127,58 +123,25 @@ class Search(ABC, Generic[P]):
             UserError: the model's scores are NaN.
         """
         task, device = self.task, self.task.device
+        rules = [*task.rules, LengthLimits(task.min_lengths, task.max_lengths, task.eos)]
         last, banned = torch.full((len(self.live),), task.bos, device=device), tensor_on(device, task.banned)
-        prefixes = Prefixes(last.new_empty(len(last), 0), torch.arange(len(last), device=device))  # for rules
-        sentences = list(self.live)  # of each row
+        prefixes = Prefixes(last.new_empty(len(last), 0), torch.arange(len(last), device=device))
         while self.live:
             logits, state = step(last, state)
-            next_tokens = self._next_tokens(logits, banned, prefixes, sentences)
+            forbidden = torch.zeros_like(logits, dtype=torch.bool).index_fill_(1, banned, True)
+            for rule in rules:
+                forbidden = rule(forbidden, prefixes)
             self.length += 1
-            before = list(self.live)
-            self.advance(next_tokens)
-            counts = [len(self.live[number]) for number in before]
+            self.advance(NextTokens(logits, forbidden, task.find_best))
             self.live = {number: live for number, live in self.live.items() if live}
-            partials = [hypothesis for live in self.live.values() for hypothesis in live]
-            if not partials:
-                break
-            sentences = [number for number, live in self.live.items() for _ in live]
-            rows = [hypothesis.row for hypothesis in partials]
-            on_device = tensor_on(device, [rows, [hypothesis.ids[-1] for hypothesis in partials]])
-            last, is_same = on_device[1], rows == list(range(len(logits)))
-            if not is_same:
-                state = state.reorder(on_device[0], counts)
-                for row, hypothesis in enumerate(partials):
-                    hypothesis.row = row
-            if task.rules:
-                prefixes = prefixes.continued(None if is_same else on_device[0], last)
+            width = max(map(len, self.live.values()), default=0)
+            # all sentences get as many rows: spare rows repeat a sentence's first hypothesis
+            continued = [one for live in self.live.values() for one in (*live, *live[:1] * (width - len(live)))]
+            old_rows = [one.row for one in continued]
+            rows, last = tensor_on(device, [old_rows, [one.ids[-1] for one in continued]])
+            if continued and old_rows != list(range(len(logits))):
+                state = state.reorder(rows.view(-1, width))
+                for row, one in reversed(list(enumerate(continued))):  # reversed: a hypothesis has its first row
+                    one.row = row
+            prefixes = prefixes.continued(rows, last)
         return self.results()
-
-    def _next_tokens(
-        self, logits: Float[Tensor, "n v"], banned: Int[Tensor, " u"], prefixes: Prefixes, sentences: Sequence[int]
-    ) -> NextTokens:
-        task = self.task
-        at_limit = [task.max_lengths[number] == self.length for number in sentences]
-        change = too_short = None
-        if task.rules or any(at_limit):
-            change = partial(self._change, prefixes=prefixes, at_limit=at_limit)
-        if task.min_lengths and self.length < max(task.min_lengths):
-            too_short = np.array([self.length < task.min_lengths[number] for number in sentences])
-        return NextTokens(logits, banned, task.eos, too_short, change, task.find_best)
-
-    def _change(
-        self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes, at_limit: Sequence[bool]
-    ) -> Float[Tensor, "n v"]:
-        """Apply the rules, then end the rows that are at their limit."""
-        for rule in self.task.rules:
-            log_probs = rule(log_probs, prefixes)
-        if not any(at_limit):
-            return log_probs
-        return force_end(log_probs, tensor_on(self.task.device, at_limit, torch.bool), self.task.eos)
-
-
-def force_end(log_probs: Float[Tensor, "n v"], rows: Tensor, eos: int) -> Float[Tensor, "n v"]:
-    """Return log-probabilities in which rows marked True allow only EOS; EOS keeps its log-probability."""
-    end = log_probs[:, eos].clone()
-    log_probs = log_probs.masked_fill(rows[:, None], -INF)
-    log_probs[:, eos] = end
-    return log_probs

@@ -1,7 +1,7 @@
 """Rules that forbid a step's tokens, depending on each row's tokens so far; know ids, never a model.
 
-Every search applies the rules in turn. A forbidden token gets -inf, and all others keep their log-probabilities. So the
-score of a hypothesis is the model's own.
+Every search applies the rules in turn. Tokens that are not forbidden keep their log-probabilities. So the score of a
+hypothesis is the model's own.
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,11 @@ from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from seq2seq.settings.search import SearchConfig
 
-INF = float("inf")
 NOTHING, ANYTHING = -2, -1  # in place of an id: no token; any token
 
 
@@ -26,19 +25,40 @@ class Prefixes:
     tokens: Int[Tensor, "n t"]  # without BOS
     sentences: Int[Tensor, " n"]  # each row's sentence, by its number in the whole search
 
-    def continued(self, rows: Int[Tensor, " m"] | None, last: Int[Tensor, " m"]) -> "Prefixes":
-        """Return the prefixes of the next step, which continues these rows (None: all) by these tokens."""
-        tokens, sentences = (self.tokens, self.sentences) if rows is None else (self.tokens[rows], self.sentences[rows])
-        return Prefixes(torch.cat((tokens, last[:, None]), 1), sentences)
+    def continued(self, rows: Int[Tensor, " m"], last: Int[Tensor, " m"]) -> "Prefixes":
+        """Return the prefixes of the next step, which continues these rows by these tokens."""
+        return Prefixes(torch.cat((self.tokens[rows], last[:, None]), 1), self.sentences[rows])
 
 
 @runtime_checkable
 class Rule(Protocol):
-    """A function that forbids next tokens of the rows in their log-probabilities (nats), in place or not."""
+    """A function that forbids next tokens of the rows."""
 
-    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
-        """Return the log-probabilities with -inf for forbidden tokens."""
+    def __call__(self, forbidden: Bool[Tensor, "n v"], prefixes: Prefixes) -> Bool[Tensor, "n v"]:
+        """Return the tokens that are forbidden already, and those that this rule forbids; may change `forbidden`."""
         ...
+
+
+class LengthLimits:
+    """Forbids EOS below each sentence's least length, and all other tokens at its greatest length."""
+
+    def __init__(self, shortest: Sequence[int], longest: Sequence[int], eos: int) -> None:
+        """Set the fewest and the most tokens of each sentence, EOS not counted; shortest may be empty: none."""
+        self._limits = torch.tensor([shortest or [0] * len(longest), longest])
+        self._unlimited = range(max(shortest, default=0), min(longest, default=0))  # lengths without any limit
+        self._eos = eos
+
+    def __call__(self, forbidden: Bool[Tensor, "n v"], prefixes: Prefixes) -> Bool[Tensor, "n v"]:
+        """Forbid by the rows' present length; an EOS that is forbidden already stays so."""
+        length = prefixes.tokens.shape[1]
+        if length in self._unlimited:
+            return forbidden
+        self._limits = self._limits.to(forbidden.device, non_blocking=True)
+        shortest, longest = self._limits[:, prefixes.sentences]
+        ends = forbidden[:, self._eos] | (shortest > length)
+        forbidden |= (longest == length)[:, None]
+        forbidden[:, self._eos] = ends
+        return forbidden
 
 
 class NoRepeatNgram:
@@ -54,14 +74,14 @@ class NoRepeatNgram:
             raise ValueError(f"size={size} must be at least 1")
         self.size = size
 
-    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
+    def __call__(self, forbidden: Bool[Tensor, "n v"], prefixes: Prefixes) -> Bool[Tensor, "n v"]:
         """Forbid the tokens that followed earlier occurrences of the row's last n - 1 tokens."""
         length = prefixes.tokens.shape[1]
         if length < self.size:
-            return log_probs
+            return forbidden
         ngrams = prefixes.tokens.unfold(1, self.size, 1)  # (n, ngrams, size)
         latest = prefixes.tokens[:, None, length - self.size + 1 :]
-        return _forbid(log_probs, ngrams[:, :, -1], (ngrams[:, :, :-1] == latest).all(-1))
+        return _forbid(forbidden, ngrams[:, :, -1], (ngrams[:, :, :-1] == latest).all(-1))
 
 
 class BannedPhrases:
@@ -79,14 +99,14 @@ class BannedPhrases:
         table = [[ANYTHING] * (width - len(phrase)) + list(phrase) for phrase in phrases]
         self._phrases = torch.tensor(table, dtype=torch.long).view(len(phrases), width)
 
-    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
+    def __call__(self, forbidden: Bool[Tensor, "n v"], prefixes: Prefixes) -> Bool[Tensor, "n v"]:
         """Forbid the last token of each phrase whose other tokens are the row's last tokens."""
-        self._phrases = self._phrases.to(log_probs.device, non_blocking=True)
+        self._phrases = self._phrases.to(forbidden.device, non_blocking=True)
         beginnings, ends = self._phrases[:, :-1], self._phrases[:, -1]
         padded = F.pad(prefixes.tokens, (beginnings.shape[1], 0), value=NOTHING)
         latest = padded[:, None, prefixes.tokens.shape[1] :]  # (n, 1, width - 1)
         begun = ((beginnings == latest) | (beginnings == ANYTHING)).all(-1)
-        return _forbid(log_probs, ends.expand_as(begun), begun)
+        return _forbid(forbidden, ends.expand_as(begun), begun)
 
 
 class ForcedPrefix:
@@ -102,17 +122,17 @@ class ForcedPrefix:
         self._prefixes = torch.tensor(table, dtype=torch.long).view(len(prefixes), width)
         self.rules = rules
 
-    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
+    def __call__(self, forbidden: Bool[Tensor, "n v"], prefixes: Prefixes) -> Bool[Tensor, "n v"]:
         """Forbid all tokens but the forced token in rows that have one; apply the rules to the other rows."""
-        self._prefixes = self._prefixes.to(log_probs.device, non_blocking=True)
-        position, ruled = prefixes.tokens.shape[1], log_probs
+        self._prefixes = self._prefixes.to(forbidden.device, non_blocking=True)
+        position, ruled = prefixes.tokens.shape[1], forbidden.clone()
         for rule in self.rules:
-            ruled = rule(ruled.clone(), prefixes)
+            ruled = rule(ruled, prefixes)
         if position >= self._prefixes.shape[1]:
             return ruled
         forced = self._prefixes[prefixes.sentences, position][:, None]
         place = forced.clamp(min=0)
-        only = torch.full_like(log_probs, -INF).scatter_(1, place, log_probs.gather(1, place))
+        only = torch.ones_like(forbidden).scatter_(1, place, forbidden.gather(1, place))
         return torch.where(forced == ANYTHING, ruled, only)
 
 
@@ -134,7 +154,7 @@ def make_rules(
     return [ForcedPrefix(prefixes, rules)] if any(prefixes) else rules
 
 
-def _forbid(log_probs: Float[Tensor, "n v"], tokens: Int[Tensor, "n i"], where: Bool[Tensor, "n i"]) -> Tensor:
-    """Add -inf to the log-probabilities of each row's tokens where `where` is True; a token may be listed twice."""
-    amounts = torch.zeros_like(where, dtype=log_probs.dtype).masked_fill_(where, -INF)
-    return log_probs.scatter_add_(1, tokens, amounts)
+def _forbid(forbidden: Bool[Tensor, "n v"], tokens: Int[Tensor, "n i"], where: Bool[Tensor, "n i"]) -> Tensor:
+    """Forbid each row's tokens where `where` is True; a token may be listed twice."""
+    forbidden.view(torch.uint8).scatter_reduce_(1, tokens, where.byte(), "amax")
+    return forbidden

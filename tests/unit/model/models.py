@@ -14,14 +14,13 @@ from tests.unit.searches import MODERN
 
 V = 31
 STYLES: dict[str, dict[str, Any]] = {"vaswani": {}, "modern": {**MODERN, "bias": False}}
-# In each step: the old row that each new row continues, and the number of new rows of each sentence that is left.
-FORKING = [
-    ([0, 0, 0, 1, 1, 2, 2, 2, 3], [3, 2, 3, 1]),
-    ([2, 0, 4, 3, 3, 7, 5, 8, 8], [2, 3, 2, 2]),  # rows change their order, and some continue twice
-    ([1, 4, 7, 7, 7], [1, 1, 0, 3]),  # a sentence is dropped
-    ([0, 2, 4], [1, 0, 2]),
-    ([2, 1, 1], [0, 3]),
-    ([2], [1]),
+FORKING = [  # in each step: the old rows that the new rows continue, a line for each sentence that is left
+    [[0, 0, 0], [1, 1, 1], [2, 2, 2], [3, 3, 3]],
+    [[2, 0, 0], [4, 3, 3], [7, 6, 8], [9, 9, 9]],  # rows change their order, and some continue twice
+    [[1, 0], [4, 5], [11, 10]],  # a sentence is dropped, and each has fewer rows
+    [[0], [3], [4]],
+    [[1, 1], [2, 2]],
+    [[3]],
 ]
 
 

@@ -1,6 +1,7 @@
 """The textbook's decoder for search, and ensembles: rows that fork and end, limited vocabularies."""
 
 from collections.abc import Callable
+from itertools import chain
 
 import pytest
 import torch
@@ -38,9 +39,10 @@ def test_every_row_continues_its_own_past_whatever_their_number(model: EncoderDe
     """With reorders=3, two reorderings follow each other before each step."""
     decoder, src, prefixes, owners = TextbookDecoder(model), sources(), FIRST[:, None], [0, 1, 2, 3]
     _, state = decoder.step(FIRST, decoder.encode(src))
-    for step, (rows, counts) in enumerate(FORKING, 1):
+    for step, lines in enumerate(FORKING, 1):
+        rows = list(chain(*lines))
         owners, prefixes = [owners[row] for row in rows], prefixes[rows]
-        state = state.reorder(torch.tensor(rows), counts)
+        state = state.reorder(torch.tensor(lines))
         if step % reorders:
             continue
         last = token_ids(len(rows), 1)
@@ -48,7 +50,7 @@ def test_every_row_continues_its_own_past_whatever_their_number(model: EncoderDe
         logits, state = decoder.step(last[:, 0], state)
         expected = [decode_alone(model, src[row], prefix) for row, prefix in zip(owners, prefixes, strict=True)]
         assert_close(logits, torch.stack(expected), atol=1e-5, rtol=1e-5)
-    assert len(state.inner.memory_mask) == 1
+    assert len(state.memory_mask) == 1
 
 
 @torch.no_grad()
@@ -56,7 +58,7 @@ def test_a_state_stays_as_it_was_when_others_continue_from_it(model: EncoderDeco
     decoder = TextbookDecoder(model)
     _, state = decoder.step(FIRST, decoder.encode(sources()))
     expected, _ = decoder.step(FIRST, state)
-    decoder.step(torch.tensor([8]), state.reorder(torch.tensor([3]), [0, 0, 0, 1]))
+    decoder.step(torch.tensor([8]), state.reorder(torch.tensor([[3]])))
     assert torch.equal(decoder.step(FIRST, state)[0], expected)
 
 
@@ -92,10 +94,11 @@ def test_an_ensembles_decoder_predicts_the_mean_of_its_members_in_every_row() ->
     prefixes, owners = FIRST[:, None], torch.arange(4)
     assert isinstance(decoder, EnsembleDecoder)
     _, state = decoder.step(FIRST, decoder.encode(src))
-    for rows, counts in FORKING:
+    for lines in FORKING:
+        rows = list(chain(*lines))
         last = token_ids(len(rows), 1)
         prefixes, owners = torch.cat((prefixes[rows], last), 1), owners[rows]
-        logits, state = decoder.step(last[:, 0], state.reorder(torch.tensor(rows), counts))
+        logits, state = decoder.step(last[:, 0], state.reorder(torch.tensor(lines)))
         expected = Ensemble(models).predict(src[owners], prefixes)[:, -1]
         assert_close(logits, expected, atol=1e-5, rtol=1e-5)
     limited = decoder.limited_to(torch.arange(V - 1))

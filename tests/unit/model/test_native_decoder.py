@@ -23,7 +23,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.search.next_tokens import best_next
 from tests.thin import thin
 from tests.unit.model import models
-from tests.unit.model.models import FORKING, make_recurrent, make_transformer, sources, token_ids
+from tests.unit.model.models import FORKING, V, make_recurrent, make_transformer, sources, token_ids
 from tests.unit.searches import NEEDS_COMPILER
 
 STYLES: dict[str, dict[str, Any]] = {
@@ -47,16 +47,17 @@ def model(request: pytest.FixtureRequest) -> Transformer:
     return make(**STYLES[request.param])
 
 
-def require_equal_steps(model: Transformer, steps: Sequence[tuple[list[int], list[int]]]) -> NativeState:
+def require_equal_steps(model: Transformer, steps: Sequence[list[list[int]]]) -> NativeState:
     """Take a first step and the given steps with the compiled decoder and the textbook; return the last state."""
     compiled, textbook, src = NativeDecoder(model), TextbookDecoder(model), sources()
     with torch.no_grad():
         _, state = compiled.step(FIRST, compiled.encode(src))
         _, expected_state = textbook.step(FIRST, textbook.encode(src))
-        for rows, counts in steps:
-            last, order = token_ids(1, len(rows))[0], torch.tensor(rows)
-            logits, state = compiled.step(last, state.reorder(order, counts))
-            expected, expected_state = textbook.step(last, expected_state.reorder(order, counts))
+        for lines in steps:
+            rows = torch.tensor(lines)
+            last = token_ids(1, rows.numel())[0]
+            logits, state = compiled.step(last, state.reorder(rows))
+            expected, expected_state = textbook.step(last, expected_state.reorder(rows))
             assert_close(logits, expected, atol=1e-5, rtol=1e-5)
     return state
 
@@ -71,10 +72,10 @@ def test_every_step_equals_the_textbooks_whatever_rows_continue(
     model: Transformer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_equal_steps(model, FORKING)
-    require_equal_steps(model, [([0, 1, 3], [1, 1, 0, 1]), ([0, 2], [1, 0, 1]), ([1, 1], [0, 2])])
+    require_equal_steps(model, [[[0], [1], [3]], [[0], [2]], [[1, 1]]])
     monkeypatch.setattr(native, "SPARE_STEPS", 2)  # slots of dropped rows must soon be used again
-    forks = [([0, 0, 1, 1, 2, 2, 3, 3], [2, 2, 2, 2])]
-    state = require_equal_steps(model, forks + [([1, 1, 2, 3, 5, 4, 6, 6], [2, 2, 2, 2])] * 8)
+    forks = [[[0, 0], [1, 1], [2, 2], [3, 3]]]
+    state = require_equal_steps(model, forks + [[[1, 1], [2, 3], [5, 4], [6, 6]]] * 8)
     assert state.used < 8 * 10
 
 
@@ -115,12 +116,12 @@ def test_exponentials_are_exact_to_float32() -> None:
 
 @NEEDS_COMPILER
 @pytest.mark.parametrize("size", [7, 64, 1000])
-@pytest.mark.parametrize("count", [1, 10])
+@pytest.mark.parametrize("count", [1, 10, 65])
 def test_compiled_code_finds_the_best_next_tokens(size: int, count: int) -> None:
-    logits, banned = 3 * torch.randn(9, size), torch.tensor([0, 5])
+    logits, forbidden = 3 * torch.randn(9, size), torch.rand(9, size) < 0.2
     logits[2], logits[3, 6:], logits[4, :4], logits[5, 1] = torch.arange(size), -torch.inf, 30, torch.nan
-    expected = best_next(logits, banned, count)
-    values, tokens = NativeDecoder(make()).best_next(logits, banned, count)
+    expected = best_next(logits, forbidden, count)
+    values, tokens = NativeDecoder(make()).best_next(logits, forbidden, count)
     assert values[:, 0].isnan().tolist() == [row == 5 for row in range(9)]
     assert not values[5, 1:].isfinite().any()
     values[5] = expected[0][5] = -torch.inf
@@ -170,14 +171,14 @@ def test_a_state_takes_a_token_for_each_of_its_rows() -> None:
 
 @NEEDS_COMPILER
 def test_threads_share_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    src, last, banned = token_ids(50, 6), token_ids(1, 50)[0], torch.tensor([0, 2])
+    src, last, forbidden = token_ids(50, 6), token_ids(1, 50)[0], torch.rand(50, V) < 0.1
     decoder, results = NativeDecoder(make()), []
     for threads in (1, 3):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         with torch.no_grad():
             _, state = decoder.step(last, decoder.encode(src))
             logits, _ = decoder.step(last, state)
-        results.append((logits, *decoder.best_next(logits, banned, 4)))
+        results.append((logits, *decoder.best_next(logits, forbidden, 4)))
     assert all(torch.equal(alone, shared) for alone, shared in zip(*results, strict=True))
 
 
@@ -331,7 +332,7 @@ def test_pytorchs_default_precision_changes_no_compiled_step() -> None:
         torch.set_default_dtype(dtype)
         try:
             logits = first_step(decoder, src)
-            results.append((logits, *decoder.best_next(logits, torch.tensor([0]), 3)))
+            results.append((logits, *decoder.best_next(logits, torch.zeros_like(logits, dtype=torch.bool), 3)))
         finally:
             torch.set_default_dtype(torch.float32)
     assert all(torch.equal(expected, other) for expected, other in zip(*results, strict=True))

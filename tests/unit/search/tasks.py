@@ -30,15 +30,12 @@ class TableState:
 
     prefixes: list[tuple[int, ...]]
     tables: list[int]  # of each row
-    counts: list[int]  # rows of each sentence
 
-    def reorder(self, rows: Tensor, counts: list[int]) -> "TableState":
-        owners = [number for number, count in enumerate(self.counts) for _ in range(count)]
-        expected = [number for number, count in enumerate(counts) for _ in range(count)]
-        chosen = rows.tolist()
-        assert [owners[row] for row in chosen] == expected, "a row must stay with its sentence"
-        prefixes, tables = [self.prefixes[row] for row in chosen], [self.tables[row] for row in chosen]
-        return TableState(prefixes, tables, [count for count in counts if count])
+    def reorder(self, rows: Tensor) -> "TableState":
+        owners = [[self.tables[row] for row in line] for line in rows.tolist()]
+        assert all(len(set(line)) == 1 for line in owners), "a row must stay with its sentence"
+        chosen = rows.flatten().tolist()
+        return TableState([self.prefixes[row] for row in chosen], [self.tables[row] for row in chosen])
 
 
 @cache
@@ -55,7 +52,7 @@ class TableModel:
         self.calls: list[int] = []  # rows of every step
 
     def start(self, tables: list[int]) -> TableState:
-        return TableState([()] * len(tables), tables, [1] * len(tables))
+        return TableState([()] * len(tables), tables)
 
     def logits(self, table: int, prefix: tuple[int, ...]) -> Tensor:
         return random_logits(self.vocab_size, table, prefix).clone()
