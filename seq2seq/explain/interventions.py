@@ -12,7 +12,7 @@ Heads and layers are counted from 1, as in pictures and pages:
 import copy
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -24,7 +24,11 @@ from seq2seq.engine import Engine
 from seq2seq.errors import UserError
 from seq2seq.explain.heads import PARTS, find_heads, require_transformer
 from seq2seq.explain.subject import words_of
+from seq2seq.model.ablations import mask_without_order
 from seq2seq.model.attention import MultiHeadAttention
+from seq2seq.model.encoder_decoder import PAD
+from seq2seq.model.masks import padding_mask
+from seq2seq.model.state import DecoderState
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.tokenizer import EOS
 from seq2seq.translator import Translator
@@ -81,14 +85,14 @@ def changed(translator: Translator, interventions: Interventions, source: str = 
     for name in interventions.without:
         if name in _SETTINGS:
             model.config = replace(model.config, **{_SETTINGS[name]: "none"})
+            model.target_mask = mask_without_order if name == "mask" else model.target_mask
         elif word := _WORD.fullmatch(name):
             hidden += _subwords_of_word(translator, source, int(word[1]))
         else:
             for attention, heads in _named_heads(model, name, _NAMES):
                 projection = attention.out_proj
                 projection.weight = _scaled(projection.weight, (slice(None), _channels(attention, heads)), 0.0)
-    if hidden:
-        vars(model)["source_mask"] = _hiding(model.source_mask, hidden)
+    model = _WithHiddenWords(model, hidden) if hidden else model
     other = copy.copy(translator)
     other.engine = Engine(
         *(model, engine.device, engine.dtype), compiles="off", shortlist=engine.shortlist, start=engine.start,
@@ -174,15 +178,20 @@ def _channels(attention: MultiHeadAttention, heads: Sequence[int]) -> list[int]:
     return [head * size + channel for head in heads for channel in range(size)]
 
 
-def _hiding(usual: Callable[[Tensor], Tensor], hidden: Sequence[int]) -> Callable[[Tensor], Tensor]:
-    """Return a source mask that also hides these positions of every source."""
+class _WithHiddenWords(Transformer):
+    """A Transformer in which no position attends to the hidden positions of a source."""
 
-    def source_mask(src: Int[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
-        mask = usual(src)
-        mask[..., [position for position in hidden if position < src.shape[1]]] = False
-        return mask
+    def __init__(self, model: Transformer, hidden: Sequence[int]) -> None:
+        """Take over the parts of a model, which may have hidden positions already."""
+        nn.Module.__init__(self)
+        vars(self).update(vars(model))
+        self.hidden = [*(model.hidden if isinstance(model, _WithHiddenWords) else ()), *hidden]
 
-    return source_mask
+    def encode(self, src: Int[Tensor, "b s"], source_mask: Bool[Tensor, "b 1 1 s"] | None = None) -> DecoderState:
+        """Encode the source without its hidden positions."""
+        mask = padding_mask(src, PAD) if source_mask is None else source_mask.clone()
+        mask[..., [position for position in self.hidden if position < src.shape[1]]] = False
+        return super().encode(src, mask)
 
 
 def _subwords_of_word(translator: Translator, source: str, number: int) -> list[int]:

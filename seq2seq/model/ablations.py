@@ -1,11 +1,40 @@
-"""Attention with a part removed, for the lab's experiments (docs/lab.md)."""
+"""Transformers with a part removed, for the lab's experiments (docs/lab.md): other modules replace the paper's."""
 
 import math
+from typing import Any
 
-from jaxtyping import Bool, Float
-from torch import Tensor
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
 
 from seq2seq.model.attention import KeysValues, MultiHeadAttention
+from seq2seq.model.encoder_decoder import PAD
+from seq2seq.model.masks import padding_mask, target_mask
+from seq2seq.model.transformer import Transformer
+
+
+def ablate(model: Transformer) -> Transformer:
+    """Remove from a Transformer what its configuration ablates; return the same model.
+
+    The removed modules' weights stay, with their names; `reset_parameters` must draw them afterwards.
+    """
+    config = model.config
+    for layer in (*model.encoder_layers, *model.decoder_layers):
+        for name, module in list(layer.named_children()):
+            if not isinstance(module, MultiHeadAttention):
+                continue
+            if name == "cross_attention" and config.cross_attention == "none":
+                setattr(layer, name, NoAttention(module))
+            elif config.relevance != "query_key":
+                setattr(layer, name, AblatedAttention(module, config.relevance))
+    if config.decoder_mask == "none":
+        model.target_mask = mask_without_order
+    return model
+
+
+def mask_without_order(tgt_in: Int[Tensor, "n t"], past: int) -> Bool[Tensor, "#n 1 #t s"] | None:
+    """Let all positions of a whole target (past 0) attend to all of its tokens; a search has no later tokens."""
+    return padding_mask(tgt_in, PAD) if past == 0 else target_mask(tgt_in, past)
 
 
 class AblatedAttention(MultiHeadAttention):
@@ -16,11 +45,12 @@ class AblatedAttention(MultiHeadAttention):
     1/√c.
     """
 
-    def __init__(
-        self, d_model: int, num_heads: int, *, dropout: float = 0.0, bias: bool = True, relevance: str
-    ) -> None:
-        super().__init__(d_model, num_heads, dropout=dropout, bias=bias)
-        self.factor = {"uniform": 0.0, "unscaled": math.sqrt(d_model // num_heads)}.get(relevance, 1.0)
+    def __init__(self, attention: MultiHeadAttention, relevance: str) -> None:
+        """Take over the projections of an attention."""
+        nn.Module.__init__(self)
+        vars(self).update(vars(attention))
+        channels = attention.q_proj.out_features // attention.num_heads
+        self.factor = {"uniform": 0.0, "unscaled": math.sqrt(channels)}.get(relevance, 1.0)
         if relevance == "shared":
             self.k_proj = self.q_proj
 
@@ -34,9 +64,15 @@ class AblatedAttention(MultiHeadAttention):
 class NoAttention(MultiHeadAttention):
     """Attention whose values are all zero, so that it tells nothing of its memory.
 
-    The mask, by which no key may be attended to, is not given to the kernel: kernels differ in what they return for a
-    row without keys.
+    A record of its calls has a mask by which no key may be attended to. This mask is not given to the kernel: kernels
+    differ in what they return for a row without keys.
     """
+
+    def __init__(self, attention: MultiHeadAttention) -> None:
+        """Take over the projections of an attention."""
+        nn.Module.__init__(self)
+        vars(self).update(vars(attention))
+        self.register_forward_pre_hook(_hide_keys)
 
     def keys_values(self, x: Float[Tensor, "n s d"], rotation: Float[Tensor, "2 s 1 c"] | None = None) -> KeysValues:
         """Return the keys, and zero for each value."""
@@ -52,3 +88,8 @@ class NoAttention(MultiHeadAttention):
     ) -> Float[Tensor, "n t d"]:
         """Return the projection of zeros, whatever x and the memory are."""
         return super().forward(x, memory, None, rotation)
+
+
+def _hide_keys(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    x, memory, mask = inputs
+    return x, memory, torch.zeros_like(mask)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from seq2seq.model.ablations import ablate
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.recurrent.network import Recurrent
 from seq2seq.model.transformer import Transformer
@@ -14,12 +15,16 @@ from seq2seq.settings.model import ModelConfig
 
 
 def build_model(config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> EncoderDecoder:
-    """Return the network of `config.architecture` with random weights.
+    """Return the network of `config.architecture` with random weights, without the parts that the config ablates.
 
     Without source_vocab_size, sources have the ids of targets.
     """
-    networks: dict[str, type[EncoderDecoder]] = {"transformer": Transformer, "recurrent": Recurrent}
-    return networks[config.architecture](config, vocab_size, source_vocab_size)
+    if config.architecture == "recurrent":
+        model: EncoderDecoder = Recurrent(config, vocab_size, source_vocab_size)
+    else:
+        model = ablate(Transformer(config, vocab_size, source_vocab_size))
+    model.reset_parameters()
+    return model
 
 
 def build_without_values(config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> EncoderDecoder:

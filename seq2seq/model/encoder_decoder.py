@@ -62,6 +62,10 @@ class EncoderDecoder(nn.Module):
         """Whether the decoder attends to the source, which word alignment needs."""
         return self.config.cross_attention == "source" and self.config.attention == "additive"
 
+    def reset_parameters(self) -> None:
+        """Draw all weights anew."""
+        raise NotImplementedError
+
     def encode(self, src: Int[Tensor, "b s"]) -> Any:
         """Encode the source; return the state before the first target token."""
         raise NotImplementedError

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq.model.ablations import AblatedAttention, NoAttention
 from seq2seq.model.attention import KeysValues, MultiHeadAttention
 from seq2seq.settings.model import ModelConfig
 
@@ -128,7 +127,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.self_attention = make_attention(config)
         self.self_residual = Residual(config)
-        self.cross_attention = make_cross_attention(config)
+        self.cross_attention = make_attention(config)
         self.cross_residual = Residual(config)
         self.feed_forward = make_feed_forward(config)
         self.feed_forward_residual = Residual(config)
@@ -182,17 +181,7 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 def make_attention(config: ModelConfig) -> MultiHeadAttention:
     """Return multi-head attention of the configured size."""
-    sizes = config.d_model, config.num_heads
-    if config.relevance == "query_key":
-        return MultiHeadAttention(*sizes, dropout=config.attention_dropout, bias=config.bias)
-    return AblatedAttention(*sizes, dropout=config.attention_dropout, bias=config.bias, relevance=config.relevance)
-
-
-def make_cross_attention(config: ModelConfig) -> MultiHeadAttention:
-    """Return attention to the source, or attention that tells nothing of it."""
-    if config.cross_attention == "source":
-        return make_attention(config)
-    return NoAttention(config.d_model, config.num_heads, dropout=config.attention_dropout, bias=config.bias)
+    return MultiHeadAttention(config.d_model, config.num_heads, dropout=config.attention_dropout, bias=config.bias)
 
 
 def make_feed_forward(config: ModelConfig) -> nn.Module:

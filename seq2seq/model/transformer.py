@@ -1,7 +1,7 @@
 """The encoder-decoder Transformer: token ids to logits."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import cast
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seq2seq.model.attention import KeysValues
 from seq2seq.model.encoder_decoder import PAD, EncoderDecoder, Side
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
-from seq2seq.model.masks import causal_mask, padding_mask
+from seq2seq.model.masks import padding_mask, target_mask
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
 from seq2seq.model.trace import Trace, aligning_layer, record_attention
@@ -30,8 +30,14 @@ class Transformer(EncoderDecoder):
     """Encoder and decoder stacks around one embedding matrix, or around one for each side.
 
     `config.norm_position="post"`, ReLU and sinusoidal positions give the published model (Vaswani et al. 2017);
-    pre-norm, RMSNorm, SwiGLU and rotary positions its modern form.
+    pre-norm, RMSNorm, SwiGLU and rotary positions its modern form. `build_model` draws the weights, and removes what
+    the configuration ablates.
+
+    Attributes:
+        target_mask: returns which target positions may attend to which, as `masks.target_mask`.
     """
+
+    target_mask: Callable[[Int[Tensor, "n t"], int], Bool[Tensor, "#n 1 #t p_and_t"] | None]
 
     def __init__(self, config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> None:
         super().__init__(config, vocab_size, source_vocab_size)
@@ -41,7 +47,7 @@ class Transformer(EncoderDecoder):
         is_pre_norm = config.norm_position == "pre"  # nothing else normalises the output of a pre-norm stack
         self.encoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
         self.decoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
-        self.reset_parameters()
+        self.target_mask = target_mask
 
     def reset_parameters(self) -> None:
         """Draw all matrices from a normal distribution of standard deviation 0.02, as BERT does; biases are zero.
@@ -59,28 +65,26 @@ class Transformer(EncoderDecoder):
             with torch.no_grad():
                 embedding.weight[PAD].zero_()
 
-    def encode(self, src: Int[Tensor, "b s"]) -> DecoderState:
-        """Encode the source; return the state before the first target token."""
-        mask = self.source_mask(src)
+    def encode(self, src: Int[Tensor, "b s"], source_mask: Bool[Tensor, "b 1 1 s"] | None = None) -> DecoderState:
+        """Encode the source; return the state before the first target token.
+
+        source_mask: which source positions may be attended to; None: all but padding.
+        """
+        mask = padding_mask(src, PAD) if source_mask is None else source_mask
         x, rotation = self._embed(src, "source", start=0)
         for layer in self._encoder():
             x = layer(x, mask, rotation)
         x = cast_for_products(self.encoder_norm(x))
         # Each decoder layer's cross-attention keys and values: computed once per sentence, not once per step.
         memory = tuple(layer.cross_attention.keys_values(x) for layer in self._decoder())
-        return DecoderState(memory, mask if self.config.cross_attention == "source" else torch.zeros_like(mask))
-
-    @staticmethod
-    def source_mask(src: Int[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
-        """Return which source positions may be attended to: all but padding."""
-        return padding_mask(src, PAD)
+        return DecoderState(memory, mask)
 
     def hidden_states(
         self, tgt_in: Int[Tensor, "n t"], state: DecoderState
     ) -> tuple[Float[Tensor, "n t d"], DecoderState]:
         """Advance the target by t tokens; return the last layer's states, which `logits` turns into predictions."""
         x, rotation = self._embed(tgt_in, "target", start=state.length)
-        mask = self._target_mask(tgt_in, state.length)
+        mask = self.target_mask(tgt_in, state.length)
         past: list[KeysValues] = []
         for index, (layer, memory) in enumerate(zip(self._decoder(), state.memory, strict=True)):
             earlier = state.past[index] if state.past else None
@@ -122,17 +126,6 @@ class Transformer(EncoderDecoder):
 
     def _decoder(self) -> Iterable[DecoderLayer]:
         return cast("Iterable[DecoderLayer]", self.decoder_layers)
-
-    def _target_mask(self, tgt_in: Int[Tensor, "n t"], past: int) -> Bool[Tensor, "#n 1 #t p_and_t"] | None:
-        """Return which target positions may attend to which; None: all to all.
-
-        With decoder_mask=none, all positions of a whole target (past 0) may attend to all of its tokens.
-        """
-        if self.config.decoder_mask == "none" and past == 0:
-            return padding_mask(tgt_in, PAD)
-        if tgt_in.shape[1] == 1 and causal_mask(1, past, torch.device("cpu")).all():  # a GPU's answer would take longer
-            return None
-        return causal_mask(tgt_in.shape[1], past, tgt_in.device)
 
     def _embed(
         self, ids: Int[Tensor, "n t"], side: Side, start: int

@@ -8,7 +8,7 @@ import torch
 
 from seq2seq.bundle import load_bundle
 from seq2seq.explain.assembly import assemble
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.translator import Translator
 
@@ -24,7 +24,7 @@ def _translator() -> Translator:
     config = ModelConfig(d_model=12, num_heads=3, d_ff=16, num_encoder_layers=2, num_decoder_layers=2)
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        model = Transformer(config, tokenizer.target.vocab_size).eval()
+        model = build_model(config, tokenizer.target.vocab_size).eval()
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.8)
     return Translator(model, tokenizer)

@@ -16,6 +16,7 @@ from seq2seq.explain.assembly import assemble
 from seq2seq.explain.interventions import Interventions
 from seq2seq.explain.model_page import export_html, quantised
 from seq2seq.model import attention
+from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.bundle import BundleConfig
 from seq2seq.settings.data import TokenizerConfig
@@ -84,7 +85,7 @@ def made(folder: Path, kind: str, *, byte_fallback: bool = True, **changes: Any)
     sizes = {"d_model": 24, "num_heads": 3, "d_ff": 40, "num_encoder_layers": 2, "num_decoder_layers": 2}
     config = ModelConfig(**{**sizes, **changes})
     torch.manual_seed(5)
-    model = Transformer(config, tokenizer.vocab_size)
+    model = build_model(config, tokenizer.vocab_size)
     for parameter in model.parameters():
         parameter.data.mul_(3).add_(0.01)  # wide scores, so that rounding decides nothing
     search = SearchConfig(beam=3, max_length_ratio=0.5, max_length_offset=4)

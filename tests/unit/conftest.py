@@ -15,8 +15,8 @@ from hydra.core.hydra_config import HydraConfig
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.cli import app, main, translate_app
 from seq2seq.errors import UserError
+from seq2seq.model.build import build_model
 from seq2seq.model.compiling import load_library
-from seq2seq.model.transformer import Transformer
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -63,7 +63,7 @@ def bundle_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
     config = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2)
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        model = Transformer(config, tokenizer.vocab_size)
+        model = build_model(config, tokenizer.vocab_size)
         for parameter in model.parameters():
             parameter.data.mul_(2)  # wider scores than a fresh model's, so that rounding decides nothing
     search = SearchConfig(beam=3, max_length_ratio=0.5, max_length_offset=4, batch_tokens=300)

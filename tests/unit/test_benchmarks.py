@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from seq2seq.engine import Engine
 from seq2seq.interface import Source
+from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -35,7 +36,8 @@ CONFIG = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num
 def model() -> Transformer:
     """A model whose every weight matters, those that start as zeros or ones too."""
     torch.manual_seed(3)
-    model = Transformer(CONFIG, VOCAB)
+    model = build_model(CONFIG, VOCAB)
+    assert isinstance(model, Transformer)
     for parameter in model.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
     return model.eval()

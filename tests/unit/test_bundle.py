@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.errors import UserError
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.model import ModelConfig
@@ -28,7 +28,7 @@ SEARCH = SearchConfig(beam=3, length_penalty=0.7, max_length_ratio=1.5, max_leng
 def bundle() -> Bundle:
     tokenizer = train_tokenizer(TEXTS, TokenizerConfig(vocab_size=280))
     config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=2, bias=False)
-    model = Transformer(config, tokenizer.vocab_size).eval()
+    model = build_model(config, tokenizer.vocab_size).eval()
     calibration = Calibration(1.5, 3.25, -0.125, 0.5)
     settings = BundleConfig(config, SEARCH, "en", "pt", trained_length=17, calibration=calibration)
     return Bundle(model, Tokenizers.joint(tokenizer), settings)
@@ -180,7 +180,7 @@ def test_sizes_are_held_against_the_weights_before_memory_is_taken(folder: Path,
 
 def test_a_bundle_keeps_a_changed_architecture(bundle: Bundle, tmp_path: Path) -> None:
     config = replace(bundle.config.model, relevance="uniform", positions="none", decoder_mask="none")
-    model = Transformer(config, bundle.model.vocab_size).eval()
+    model = build_model(config, bundle.model.vocab_size).eval()
     save_bundle(tmp_path / "model", replace(bundle, model=model, config=BundleConfig(config, SEARCH)), "")
     loaded = load_bundle(tmp_path / "model")
     assert loaded.config.model == config

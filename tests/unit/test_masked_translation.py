@@ -9,7 +9,7 @@ from echo import TEXTS, EchoModel
 from seq2seq.glossary import Glossary
 from seq2seq.interface import Hypothesis, Text
 from seq2seq.kept import insert
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -169,7 +169,7 @@ def test_a_term_within_a_string_is_no_term(tokenizers):
 
 
 def test_a_given_translation_is_scored_with_symbols_and_aligned_by_the_words_of_the_texts(tokenizers):
-    model = Transformer(ModelConfig(d_model=8, num_heads=2, d_ff=8), tokenizers.target.vocab_size)
+    model = build_model(ModelConfig(d_model=8, num_heads=2, d_ff=8), tokenizers.target.vocab_size)
     reader, line = Translator(model, tokenizers, trained_length=60), "Ella ve `a b  c` la {x}."
     (score,) = reader.score([line], [line], align=True)
     assert [token for token in score.tokens if "⟨" in token] == ["⟨1⟩", "⟨2⟩"]

@@ -18,6 +18,7 @@ from torch.testing import assert_close
 from seq2seq import Translator
 from seq2seq.engine import Engine
 from seq2seq.interface import Source
+from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -42,7 +43,8 @@ Models = tuple[minimal.Transformer, Transformer]
 def models() -> Models:
     """Both models with the same random weights."""
     torch.manual_seed(1)
-    ours = Transformer(ModelConfig(**SIZES, **MODERN), V)
+    ours = build_model(ModelConfig(**SIZES, **MODERN), V)
+    assert isinstance(ours, Transformer)
     theirs = minimal.Transformer(minimal.Config(vocab_size=V, **SIZES))
     theirs.load_state_dict(ours.state_dict())
     return theirs, ours

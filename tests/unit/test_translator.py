@@ -8,7 +8,7 @@ from echo import TEXTS, echo_translator
 
 from seq2seq.bundle import load_bundle, save_bundle
 from seq2seq.errors import UserError
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -151,7 +151,7 @@ def test_an_ensemble_has_no_confidence(bundle_folder, tmp_path):
 @pytest.mark.parametrize("compiles", ["off", "auto"])
 def test_several_threads_may_use_one_translator(tokenizer, compiles):
     config = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=1, dropout=0.5)
-    model = Transformer(config, tokenizer.vocab_size).train()
+    model = build_model(config, tokenizer.vocab_size).train()
     translator = Translator(model, Tokenizers.joint(tokenizer), compiles=compiles)
 
     def translate(text):

@@ -90,7 +90,6 @@ class Recurrent(EncoderDecoder):
         self.decoder_start = nn.Linear(2 * d, config.num_decoder_layers * 2 * d)
         self.decoder_attention = AdditiveAttention(d, 2 * d, d) if has_attention else None
         self.decoder_readout = nn.Linear(d + d_context + d, 2 * d)
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw orthogonal recurrent matrices and Glorot-uniform others; biases are 0, of forget gates 1.

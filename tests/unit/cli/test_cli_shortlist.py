@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.compose import compose
 from seq2seq.settings.model import ModelConfig
@@ -34,7 +34,7 @@ def toy_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     settings = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2)
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        model = Transformer(settings, prepared.tokenizer.target.vocab_size)
+        model = build_model(settings, prepared.tokenizer.target.vocab_size)
         for parameter in model.parameters():
             parameter.data.mul_(3)
     search = SearchConfig(beam=3, max_length_ratio=0.5, max_length_offset=4, batch_tokens=300)

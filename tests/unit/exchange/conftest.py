@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -29,7 +30,8 @@ def random_model() -> Callable[..., Transformer]:
         }
         with torch.random.fork_rng():
             torch.manual_seed(3)
-            model = Transformer(ModelConfig(**sizes | style), vocab_size)
+            model = build_model(ModelConfig(**sizes | style), vocab_size)
+            assert isinstance(model, Transformer)
             for parameter in model.parameters():
                 parameter.data += 0.3 * torch.randn_like(parameter)
             if model.output_bias is not None:

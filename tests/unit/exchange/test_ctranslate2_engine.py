@@ -9,7 +9,7 @@ import torch
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
 from seq2seq.interface import Source
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
@@ -39,7 +39,7 @@ def model(tokenizer, sources):
     with torch.random.fork_rng():
         torch.manual_seed(3)
         config = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2, dropout=0.0)
-        model = Transformer(config, tokenizer.vocab_size)
+        model = build_model(config, tokenizer.vocab_size)
     targets = [[UNK] * (source.ids[0] % 3 == 0) + source.ids[::-1] for source in sources]
     src = padded([[*source.ids, EOS] for source in sources])
     tgt_in, tgt_out = padded([[BOS, *ids] for ids in targets]), padded([[*ids, EOS] for ids in targets])

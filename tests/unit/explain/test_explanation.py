@@ -11,8 +11,8 @@ from seq2seq.explain.explanation import explain, explain_subject, over_words
 from seq2seq.explain.heads import PARTS
 from seq2seq.explain.subject import MAX_SUBWORDS, Word, make_subject, words_of
 from seq2seq.interface import Translation
+from seq2seq.model.build import build_model
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, UNK
@@ -200,7 +200,7 @@ def test_an_empty_translation_is_explained_by_its_end_of_sentence(golden, monkey
 
 def test_a_model_without_cross_attention_aligns_nothing(golden):
     config = ModelConfig(d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
-    blind = Transformer(dataclasses.replace(config, cross_attention="none"), golden.tokenizer.source.vocab_size)
+    blind = build_model(dataclasses.replace(config, cross_attention="none"), golden.tokenizer.source.vocab_size)
     explanation = explain(Translator(blind, golden.tokenizer), TEXT, "El gato ve.")
     assert explanation.alignment == []
     assert not explanation.attention["cross"][0].any()

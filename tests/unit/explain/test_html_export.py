@@ -17,7 +17,7 @@ import torch
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.explain.model_page import export_html, quantise
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 
@@ -84,7 +84,7 @@ def test_a_vocabulary_with_rules_of_its_own_is_refused(bundle_folder: Path, tmp_
     tokenizer = Tokenizer(model.getvalue())
     bundle = load_bundle(bundle_folder)
     torch.manual_seed(1)
-    network = Transformer(bundle.config.model, tokenizer.vocab_size)
+    network = build_model(bundle.config.model, tokenizer.vocab_size)
     save_bundle(tmp_path / "nfkc", Bundle(network, Tokenizers.joint(tokenizer), bundle.config), card="")
     with pytest.raises(UserError, match="the vocabulary was made by another program, with rules of its own"):
         export_html(tmp_path / "nfkc", tmp_path / "model.html")

@@ -22,7 +22,7 @@ from seq2seq.explain.picture import (
     draw,
     make_figure,
 )
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.translator import Translator
 
@@ -94,7 +94,7 @@ def test_positions_that_may_not_be_seen_have_a_colour_of_their_own(explanation):
 def test_a_decoder_without_its_mask_is_shown_with_the_weights_of_later_words(golden):
     """The ablation model.decoder_mask=none: the picture hides nothing as forbidden."""
     config = ModelConfig(d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
-    model = Transformer(dataclasses.replace(config, decoder_mask="none"), golden.tokenizer.source.vocab_size).eval()
+    model = build_model(dataclasses.replace(config, decoder_mask="none"), golden.tokenizer.source.vocab_size).eval()
     explanation = explain(Translator(model, golden.tokenizer), TEXT, TARGET)
     figure = make_figure(explanation, ["decoder"])
     assert UNMASKED in [text.get_text() for text in figure.texts]

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.recurrent.network import Recurrent
 from seq2seq.model.transformer import Transformer
@@ -63,7 +64,8 @@ def sizes(**changes: Any) -> ModelConfig:
 def make_transformer(*, scale: float = 1.0, **changes: Any) -> Transformer:
     """Weights are drawn with seed 0, and multiplied by scale: with a large scale, attention is far from uniform."""
     torch.manual_seed(0)
-    model = Transformer(sizes(**changes), V).eval()
+    model = build_model(sizes(**changes), V).eval()
+    assert isinstance(model, Transformer)
     for parameter in model.parameters():
         parameter.data.mul_(scale)
     if model.output_bias is not None:
@@ -78,4 +80,6 @@ def recurrent_sizes(**changes: Any) -> ModelConfig:
 
 def make_recurrent(**changes: Any) -> Recurrent:
     torch.manual_seed(0)
-    return Recurrent(recurrent_sizes(**changes), V).eval()
+    model = build_model(recurrent_sizes(**changes), V).eval()
+    assert isinstance(model, Recurrent)
+    return model

@@ -38,7 +38,8 @@ def make(**changes: Any) -> Transformer:
 
 def make_attention(relevance: str) -> MultiHeadAttention:
     torch.manual_seed(0)
-    return MultiHeadAttention(D, H) if relevance == "query_key" else AblatedAttention(D, H, relevance=relevance)
+    attention = MultiHeadAttention(D, H)
+    return attention if relevance == "query_key" else AblatedAttention(attention, relevance)
 
 
 def scores(attention: MultiHeadAttention, x: Tensor, rotation: Tensor | None = None) -> Tensor:

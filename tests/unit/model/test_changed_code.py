@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.model import attention, decoders, encoder_decoder, layers, positions, transformer
+from seq2seq.model import attention, decoders, encoder_decoder, layers, masks, positions, transformer
 from seq2seq.model.agreement import agrees, make_example
 from seq2seq.model.build import build_model
 from seq2seq.model.decoders import TextbookDecoder, decoder_for_search
@@ -60,11 +60,11 @@ CODE: dict[str, Patch] = {
     "attend": (attention, "attend", lambda queries, memory, *_: queries + memory.values[:, :, :1]),
     "residual": (layers.Residual, "forward", lambda self, x, sublayer: 0.5 * _residual(self, x, sublayer)),
     "feed-forward": (layers.FeedForward, "forward", lambda self, x: self.down(self.up(x).sigmoid())),
-    "causal mask": (transformer, "causal_mask", lambda length, past, device: near_mask(length, past)),
+    "causal mask": (masks, "causal_mask", lambda length, past, device: near_mask(length, past)),
     "positions": (transformer, "sinusoidal", lambda *sizes: -positions.sinusoidal(*sizes)),
     "scale": (transformer, "embedding_scale", lambda config: 1.0),
     "banned tokens": (encoder_decoder.EncoderDecoder, "logits", lambda self, hidden: ban(_logits(self, hidden))),
-    "a window of 16": (transformer, "causal_mask", lambda length, past, device: near_mask(length, past, 16)),
+    "a window of 16": (masks, "causal_mask", lambda length, past, device: near_mask(length, past, 16)),
     "logits": (encoder_decoder.EncoderDecoder, "logits", lambda self, hidden: 3 * (_logits(self, hidden) / 3).tanh()),
     **{name: (attention, "attention_weights", WEIGHTS[name]) for name in ("relu", "no scale", "top 3", "top 100")},
 }

@@ -18,9 +18,11 @@ from seq2seq.model import compiling, native
 from seq2seq.model.compiling import load_library
 from seq2seq.model.decoders import TextbookDecoder, decoder_for_search
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.masks import padding_mask
 from seq2seq.model.native import NativeDecoder, NativeState
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.next_tokens import best_next
+from seq2seq.text.tokenizer import PAD
 from tests.thin import thin
 from tests.unit.model import models
 from tests.unit.model.models import FORKING, V, make_recurrent, make_transformer, sources, token_ids
@@ -210,19 +212,12 @@ def replaced(path: str, wrap: Callable[[nn.Module], nn.Module]) -> Transformer:
     return model
 
 
-def with_own_source_mask() -> Transformer:
-    model = make()
-    model.source_mask = lambda src: torch.ones(len(src), 1, 1, src.shape[1], dtype=torch.bool)  # type: ignore[method-assign]
-    return model
-
-
 REPLACED = ("self_attention.q_proj", "cross_attention.q_proj", "feed_forward", "cross_residual.norm")
 OTHERS: dict[str, tuple[Callable[[], Any], torch.dtype, str]] = {
     "LSTM": (make_recurrent, torch.float32, "Transformers, and this model is none"),
     "bfloat16": (make, torch.bfloat16, "the CPU in float32"),
     "weights in float64": (lambda: make().double(), torch.float32, "the CPU in float32"),
     "ablated attention": (lambda: make(relevance="unscaled"), torch.float32, "unchanged layers"),
-    "source_mask": (with_own_source_mask, torch.float32, "unchanged layers, and this model has others"),
     "layer": (partial(replaced, "decoder_layers.1", Wrapper), torch.float32, "unchanged layers"),
     **{
         path: (partial(replaced, f"decoder_layers.0.{path}", nn.Sequential), torch.float32, "unchanged layers")
@@ -341,10 +336,11 @@ def test_pytorchs_default_precision_changes_no_compiled_step() -> None:
 @NEEDS_COMPILER
 def test_a_mask_may_hide_any_source_position() -> None:
     model, src = make(), sources()
-    decoder = NativeDecoder(model)
-    vars(model)["source_mask"] = lambda ids: Transformer.source_mask(ids) & (torch.arange(ids.shape[1]) != 1)
-    expected = first_step(TextbookDecoder(model), src)
-    assert_close(first_step(decoder, src), expected, atol=1e-4, rtol=1e-4)
+    mask = padding_mask(src, PAD) & (torch.arange(src.shape[1]) != 1)
+    with torch.no_grad():
+        state, decoder = model.encode(src, mask), NativeDecoder(model)
+        expected, _ = TextbookDecoder(model).step(FIRST, state)
+        assert_close(decoder.step(FIRST, decoder.begin(state))[0], expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["'", " ", "no-such-compiler"])

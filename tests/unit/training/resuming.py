@@ -11,7 +11,7 @@ import lightning as L
 import pytest
 import torch
 
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.model import ModelConfig
@@ -83,7 +83,7 @@ def run(
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     L.seed_everything(config.seed if checkpoint is None else 77, verbose=False)
     module = TranslationModule(
-        Transformer(config.model, data.tokenizer.target.vocab_size), config.training, seed=config.seed
+        build_model(config.model, data.tokenizer.target.vocab_size), config.training, seed=config.seed
     )
     trainer = make_trainer(config, folder, data, describe_run(config, {}))
     diary = Diary()

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.training import TrainingConfig
@@ -27,7 +27,7 @@ def variant(folder: Path, of: Path, seed: int, **changes: object) -> Path:
     bundle = load_bundle(of)
     config = replace(bundle.config, model=replace(bundle.config.model, **changes))  # type: ignore[arg-type]
     torch.manual_seed(seed)
-    model = Transformer(config.model, bundle.tokenizer.target.vocab_size)
+    model = build_model(config.model, bundle.tokenizer.target.vocab_size)
     save_bundle(folder, Bundle(model, bundle.tokenizer, config), card="")
     return folder
 
@@ -77,7 +77,7 @@ def run(bundle_folder: Path, tmp_path: Path) -> Path:
     (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(Config(training=settings))))
     for update, name in ((2, "best-step=0000002-val_bleu=1.00"), (4, "step=0000004"), (6, "step=0000006")):
         torch.manual_seed(update)
-        model = Transformer(bundle.config.model, bundle.tokenizer.target.vocab_size)
+        model = build_model(bundle.config.model, bundle.tokenizer.target.vocab_size)
         module = TranslationModule(
             model, settings, vocabulary=json.loads((folder / "model/config.json").read_text())["tokenizer_sha256"][:16]
         )

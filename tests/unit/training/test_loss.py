@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
@@ -138,7 +138,7 @@ def learner(alpha: float, dropout: float = 0.3) -> TranslationModule:
     torch.manual_seed(1)
     config = ModelConfig(d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1, dropout=dropout)
     return TranslationModule(
-        Transformer(config, V), TrainingConfig(r_drop=alpha, label_smoothing=0.0, max_tokens=4096, learning_rate=7e-4)
+        build_model(config, V), TrainingConfig(r_drop=alpha, label_smoothing=0.0, max_tokens=4096, learning_rate=7e-4)
     )
 
 

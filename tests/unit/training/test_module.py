@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, collate
@@ -38,7 +38,7 @@ def module(**changes: object) -> TranslationModule:
     torch.manual_seed(0)
     config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
     values = {"max_tokens": 4096, "warmup_steps": 0, "schedule": "constant", "learning_rate": 1.0, "eps": 1.0}
-    return TranslationModule(Transformer(config, V), TrainingConfig(**(values | changes)))  # type: ignore[arg-type]
+    return TranslationModule(build_model(config, V), TrainingConfig(**(values | changes)))  # type: ignore[arg-type]
 
 
 def make_trainer(folder: Path, **options: Any) -> L.Trainer:
