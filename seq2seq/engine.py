@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from seq2seq.interface import Candidate, Compile, Hypothesis, Phrases, Source, T
 from seq2seq.model.decoders import Decoder, decoder_for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.native import NativeDecoder
 from seq2seq.search import make_search
 from seq2seq.search.constrained import tokens_needed
 from seq2seq.search.driver import SearchTask
@@ -26,7 +27,7 @@ from seq2seq.search.shortlist import Shortlist
 from seq2seq.search.subset import Subset
 from seq2seq.settings import rules
 from seq2seq.settings.checks import IntOrAuto
-from seq2seq.settings.search import SearchConfig, require_one_kind, require_steps
+from seq2seq.settings.search import SearchConfig, require_one_kind
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNPRODUCIBLE_IDS
 
 log = logging.getLogger(__name__)
@@ -44,9 +45,10 @@ class _Request:
 
     settings: SearchConfig
     n_best: int
-    banned: Phrases = ()
-    on_step: Callable[[], object] | None = None
-    on_candidates: Callable[[list[Candidate]], object] | None = None
+    banned: Phrases
+    unproducible: Sequence[int]
+    on_step: Callable[[], object] | None
+    on_candidates: Callable[[list[Candidate]], object] | None
 
 
 class Engine:
@@ -102,6 +104,7 @@ class Engine:
         banned: Phrases = (),
         *,
         on_step: Callable[[], object] | None = None,
+        on_candidates: Callable[[list[Candidate]], object] | None = None,
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Search the n best translations of every source, longest first; yields (source index, hypotheses) by batch.
 
@@ -113,11 +116,12 @@ class Engine:
             n_best: hypotheses wanted of each source, at most the beam; with sampling, the number of samples.
             banned: sequences of ids that appear in no translation.
             on_step: called before every step; it may run another search, and its exceptions end this search.
+            on_candidates: called with each sentence's candidates in every step of a plain beam search.
 
         Raises:
             UserError: one source alone exceeds the memory, no translation obeys all rules, or the model gives NaN.
         """
-        request = _Request(settings, n_best, banned, on_step)
+        request = _Request(settings, n_best, banned, self.unproducible, on_step, on_candidates)
         decoder, lengths = self._decoder_for_search(), [len(source.ids) + 1 for source in sources]
 
         def compute(batch: list[int]) -> list[list[Hypothesis]]:
@@ -125,25 +129,6 @@ class Engine:
 
         rows = n_best if settings.sampling else settings.beam
         yield from self._batches("search", lengths, settings.batch_tokens, compute, rows=rows)
-
-    def search_steps(
-        self,
-        source: Source,
-        settings: SearchConfig,
-        on_candidates: Callable[[list[Candidate]], object],
-        banned: Phrases = (),
-    ) -> list[Hypothesis]:
-        """Return the best translation of one source, as `search` does; call on_candidates with every step's candidates.
-
-        Raises:
-            UserError: as `search`, or the settings ask for no plain beam search.
-        """
-        require_steps(settings)
-        length, decoder = len(source.ids) + 1, self._decoder_for_search()
-        request = _Request(settings, 1, banned, on_candidates=on_candidates)
-        batches = self._batches("search", [length], length, lambda _: self._search(decoder, [source], request))
-        (((_, hypotheses),),) = batches
-        return hypotheses
 
     def score(
         self,
@@ -241,55 +226,47 @@ class Engine:
         """Search one batch; with a shortlist, only among ids that its sources need or that are required or banned."""
         state = decoder.encode(self._padded([[*source.ids, EOS] for source in sources]))
         if self.shortlist is None:
-            return self._run(decoder, state, sources, request, self.unproducible)
-        prefixes, phrases = (source.prefix for source in sources), (source.phrases for source in sources)
-        named = chain(*request.banned, *prefixes, *chain(*phrases))
+            return self._run(decoder, state, sources, request)
+        named = chain(*request.banned, *chain(*((source.prefix, *source.phrases) for source in sources)))
         subset = Subset(self.shortlist.union([source.ids for source in sources], named))
-        indexed = _Request(
-            request.settings, request.n_best, [subset.index(ids) for ids in request.banned], request.on_step,
-            None if request.on_candidates is None else subset.on_candidates(request.on_candidates),
-        )  # fmt: skip
         limited = decoder.limited_to(tensor_on(self.device, subset.ids))
-        unproducible = subset.index([token for token in self.unproducible if token in subset.ids])
-        hypotheses = self._run(limited, state, [subset.source(source) for source in sources], indexed, unproducible)
-        return [subset.with_ids(of_source) for of_source in hypotheses]
+        indexed = replace(
+            request, banned=list(map(subset.index, request.banned)),
+            unproducible=subset.index([token for token in request.unproducible if token in subset.ids]),
+            on_candidates=request.on_candidates and subset.on_candidates(request.on_candidates),
+        )  # fmt: skip
+        return list(map(subset.with_ids, self._run(limited, state, list(map(subset.source, sources)), indexed)))
 
     def _run(
-        self, decoder: Decoder, state: Any, sources: Sequence[Source], request: _Request, unproducible: Sequence[int]
+        self, decoder: Decoder, state: Any, sources: Sequence[Source], request: _Request
     ) -> list[list[Hypothesis]]:
         """Search one batch among all ids that the decoder knows."""
-        task = self._task(sources, request, unproducible, getattr(decoder, "best_next", best_next))
-        never = tensor_on(self.device, unproducible)
+        settings, phrases = request.settings, [source.phrases for source in sources]
+        require_one_kind(settings, has_phrases=any(phrases))
+        shortest, longest = zip(*length_limits(sources, settings), strict=True)
+        for limit, needed in zip(longest, map(tokens_needed, phrases), strict=True):
+            if needed > limit:
+                message = f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
+                raise UserError(message)
+        rules = make_rules(settings, prefixes=[source.prefix for source in sources], banned=request.banned)
+        task = SearchTask(
+            settings=settings, bos=self.start, eos=EOS, min_lengths=shortest, max_lengths=longest, device=self.device,
+            n_best=request.n_best, banned=request.unproducible, rules=rules, phrases=phrases,
+            keys=[source.key for source in sources], on_candidates=request.on_candidates,
+            find_best=decoder.best_next if isinstance(decoder, NativeDecoder) else best_next,
+        )  # fmt: skip
+        unproducible = tensor_on(self.device, request.unproducible)
 
         def step(last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
             if request.on_step is not None:
                 request.on_step()
             logits, state = decoder.step(last, state)
-            return self._without(never, logits), state
+            return self._without(unproducible, logits), state
 
         hypotheses = make_search(task).run(step, state)
         if not all(hypotheses):
             raise UserError("a text has no translation that begins, contains and leaves out what it has to")
         return hypotheses
-
-    def _task(
-        self, sources: Sequence[Source], request: _Request, unproducible: Sequence[int], find_best: Any
-    ) -> SearchTask:
-        """Return the task of one batch."""
-        settings, phrases = request.settings, [source.phrases for source in sources]
-        shortest, longest = zip(*length_limits(sources, settings), strict=True)
-        require_one_kind(settings, has_phrases=any(phrases))
-        for limit, of_source in zip(longest, phrases, strict=True):
-            if (needed := tokens_needed(of_source)) > limit:
-                message = f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
-                raise UserError(message)
-        prefixes = [source.prefix for source in sources]
-        return SearchTask(
-            settings=settings, bos=self.start, eos=EOS, max_lengths=longest, device=self.device,
-            min_lengths=shortest, n_best=request.n_best, banned=unproducible,
-            rules=make_rules(settings, prefixes=prefixes, banned=request.banned), phrases=phrases,
-            keys=[source.key for source in sources], find_best=find_best, on_candidates=request.on_candidates,
-        )  # fmt: skip
 
     def _score(self, sources: list[list[int]], targets: list[list[int]], align: bool) -> list[TokenScores]:
         src, tgt_in, tgt_out = (

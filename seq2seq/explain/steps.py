@@ -14,7 +14,7 @@ from seq2seq.explain.subject import Subject, encode_sentence, require_engine
 from seq2seq.interface import Candidate, Source
 from seq2seq.model import attention as textbook
 from seq2seq.model.trace import record_attention
-from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.search import SearchConfig, require_steps
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import EOS
 from seq2seq.translator import Translator
@@ -164,7 +164,8 @@ def beam_steps(translator: Translator, source: str, settings: SearchConfig | Non
 
     ids = encode_sentence(translator.tokenizer.source, translator.tokenizer.mask(source).text, "sentence")
     banned = [[symbol] for symbol in tokenizer.user_symbols.values()]
-    engine.search_steps(Source(ids, key=1 << 16), settings, record, banned)
+    require_steps(settings)
+    list(engine.search([Source(ids, key=1 << 16)], settings, 1, banned, on_candidates=record))
     return {
         "source": normalise(source),
         "beam": settings.beam,

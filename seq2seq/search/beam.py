@@ -47,11 +47,11 @@ class BeamSearch(Search[Partial]):
             going_on = [candidate for candidate in candidates if candidate[1] != self.task.eos]
             kept = self._hopeful(number, going_on[: self.settings.beam])
             if self.task.on_candidates is not None:
+                is_kept = {(token, id(parent)) for _, token, parent in kept}
                 self.task.on_candidates(
                     [
-                        Candidate(score, token, live.index(parent), any(one is candidate for one in kept))
-                        for candidate in candidates
-                        for score, token, parent in (candidate,)
+                        Candidate(score, token, live.index(parent), (token, id(parent)) in is_kept)
+                        for score, token, parent in candidates
                     ]
                 )
             self.live[number] = [_grown(candidate) for candidate in kept]

@@ -17,7 +17,7 @@ from itertools import chain
 from seq2seq.device import on_host, tensor_on
 from seq2seq.interface import Hypothesis
 from seq2seq.search.driver import Partial, Search, SearchTask
-from seq2seq.search.next_tokens import INF, NextTokens
+from seq2seq.search.next_tokens import INF, NextTokens, require_numbers
 
 Phrase = tuple[int, ...]
 
@@ -31,13 +31,7 @@ class Progress:
 
     @classmethod
     def start(cls, phrases: Sequence[Sequence[int]]) -> "Progress":
-        """Return the progress of an empty hypothesis; a phrase given twice, or within another, counts once.
-
-        Raises:
-            ValueError: a phrase has no tokens.
-        """
-        if not all(phrases):
-            raise ValueError(f"phrases={phrases}: every phrase needs a token")
+        """Return the progress of an empty hypothesis; a phrase given twice, or within another, counts once."""
         unlike = dict.fromkeys(map(tuple, phrases))
         missing = tuple(one for one in unlike if not any(one != other and _within(one, other) for other in unlike))
         return cls(missing, (0,) * len(missing))
@@ -65,11 +59,7 @@ class Progress:
 
 
 def tokens_needed(phrases: Sequence[Sequence[int]]) -> int:
-    """Return the smallest limit (tokens, EOS not counted) with which the search can place phrases in a translation.
-
-    Raises:
-        ValueError: a phrase has no tokens.
-    """
+    """Return the smallest limit (tokens, EOS not counted) with which the search can place phrases in a translation."""
     return Progress.start(phrases).needed
 
 
@@ -93,34 +83,26 @@ class ConstrainedBeamSearch(Search[_Partial]):
     """Finds each sentence's best hypotheses that contain all its phrases, best first.
 
     For a sentence without phrases, the result is the same as of `BeamSearch`. A beam greater than the number of the
-    phrases' tokens has room for every bank; a smaller beam makes hypotheses begin their phrases early.
+    phrases' tokens has room for every bank; a smaller beam makes hypotheses begin their phrases early. Phrases with
+    tokens that are never produced, or that do not fit within the limit (`tokens_needed`), leave a sentence none.
     """
 
     def __init__(self, task: SearchTask) -> None:
-        """Begin one search.
-
-        Raises:
-            ValueError: a phrase is empty, has a token that is never produced, or does not fit within its sentence's
-                limit (see `tokens_needed`).
-        """
-        phrases = task.phrases
-        if impossible := {task.eos, *task.banned}.intersection(chain(*chain(*phrases))):
-            raise ValueError(f"phrases={phrases} have tokens that are never produced: {sorted(impossible)}")
-        starts = map(Progress.start, phrases)
+        starts = map(Progress.start, task.phrases)
         super().__init__(task, [[_Partial([], number, progress=start)] for number, start in enumerate(starts)])
         self._ended: list[list[_Partial]] = [[] for _ in self.live]  # the k best
-        for of_sentence, limit, (start,) in zip(phrases, task.max_lengths, self.live.values(), strict=True):
-            if (needed := start.progress.needed) > limit:
-                raise ValueError(f"phrases={of_sentence} need {needed} tokens, but at most {limit} are allowed")
 
     def advance(self, next_tokens: NextTokens) -> None:
         """Choose each sentence's continuations from the banks."""
-        live, eos = list(chain(*self.live.values())), self.task.eos
+        live, eos, log_probs = list(chain(*self.live.values())), self.task.eos, next_tokens.log_probs
         wanted = [(one.row, token) for one in live for token in (eos, *one.progress.steps)]
-        (scores,) = on_host(next_tokens.log_probs[tensor_on(self.task.device, wanted).unbind(1)])
-        of_wanted = dict(zip(wanted, scores.tolist(), strict=True))
         # so many that the best k are among them besides EOS and the tokens of phrases
-        values, tokens = next_tokens.best(self.settings.beam + 1 + max(len(one.progress.steps) for one in live))
+        most = min(self.settings.beam + 1 + max(len(one.progress.steps) for one in live), log_probs.shape[1])
+        at = tensor_on(self.task.device, wanted).unbind(1)
+        tables = on_host(log_probs[at], *log_probs.topk(most))
+        require_numbers(tables[1])
+        scores, values, tokens = (table.tolist() for table in tables)
+        of_wanted = dict(zip(wanted, scores, strict=True))
         for number, of_sentence in self.live.items():
             continuations: list[_Partial] = []
             for one in of_sentence:

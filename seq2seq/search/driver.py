@@ -43,11 +43,7 @@ StepFn = Callable[[Int[Tensor, " n"], S], tuple[Float[Tensor, "n v"], S]]  # las
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTask:
-    """What a search has to find for a batch of b sentences.
-
-    Raises:
-        ValueError: not 1 <= n_best <= beam.
-    """
+    """What a search has to find for a batch of b sentences."""
 
     settings: SearchConfig
     bos: int  # token before the first token of every hypothesis
@@ -55,18 +51,13 @@ class SearchTask:
     max_lengths: Sequence[int]  # most tokens of each sentence's hypotheses, EOS not counted; then EOS is forced
     min_lengths: Sequence[int] = ()  # fewest tokens of each sentence's hypotheses, EOS not counted; empty: none
     device: torch.device | str = "cpu"  # of the step function's tensors
-    n_best: int = 1  # hypotheses wanted of each sentence; with sampling, the number of samples
+    n_best: int = 1  # hypotheses wanted of each sentence, at most the beam; with sampling, the number of samples
     banned: Sequence[int] = ()  # tokens that no hypothesis contains
     rules: Sequence[Rule] = ()  # forbid tokens, one after another
     phrases: Sequence[Sequence[Sequence[int]]] = ()  # of each sentence; its hypotheses must contain them
     keys: Sequence[int] = ()  # one per sentence; its samples depend on the key (no keys: on its number)
     find_best: FindBest = best_next  # equal to `best_next`
     on_candidates: Callable[[list[Candidate]], object] | None = None  # beam search calls it for every sentence and step
-
-    def __post_init__(self) -> None:
-        beam = self.settings.beam
-        if self.n_best < 1 or (self.n_best > beam and not self.settings.sampling):
-            raise ValueError(f"beam={beam} n_best={self.n_best}: needs 1 <= n_best <= beam")
 
 
 @dataclass(slots=True)

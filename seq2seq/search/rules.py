@@ -65,13 +65,7 @@ class NoRepeatNgram:
     """Forbids tokens that would repeat an n-gram of the same row."""
 
     def __init__(self, size: int) -> None:
-        """Set n (tokens).
-
-        Raises:
-            ValueError: size is not positive.
-        """
-        if size < 1:
-            raise ValueError(f"size={size} must be at least 1")
+        """Set n (tokens)."""
         self.size = size
 
     def __call__(self, forbidden: Bool[Tensor, "n v"], prefixes: Prefixes) -> Bool[Tensor, "n v"]:
@@ -88,13 +82,7 @@ class BannedPhrases:
     """Forbids phrases; a phrase of one token forbids this token everywhere."""
 
     def __init__(self, phrases: Sequence[Sequence[int]]) -> None:
-        """Set the phrases (ids).
-
-        Raises:
-            ValueError: a phrase has no tokens.
-        """
-        if not all(phrases):
-            raise ValueError(f"phrases={phrases}: every phrase needs a token")
+        """Set the phrases (ids), each of at least one token."""
         width = max(map(len, phrases), default=1)
         table = [[ANYTHING] * (width - len(phrase)) + list(phrase) for phrase in phrases]
         self._phrases = torch.tensor(table, dtype=torch.long).view(len(phrases), width)

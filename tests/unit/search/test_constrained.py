@@ -1,9 +1,8 @@
-import math
-
 import pytest
 import torch
 
 from seq2seq.search.constrained import ConstrainedBeamSearch, tokens_needed
+from seq2seq.search.rules import BannedPhrases
 from tests.unit.search import tasks
 from tests.unit.search.tasks import BANNED, BOS, EOS, TableModel, contains, ids_of
 
@@ -121,12 +120,12 @@ def test_phrases_that_just_fit_are_all_there_however_unlikely(beam):
 def test_rules_see_the_prefixes_and_their_sentences():
     model, seen = TableModel(7), []
 
-    def no_token_twice_in_sentence_1(log_probs, prefixes):
+    def no_token_twice_in_sentence_1(forbidden, prefixes):
         seen.append((prefixes.tokens.tolist(), prefixes.sentences.tolist()))
         for row, (tokens, sentence) in enumerate(zip(*seen[-1], strict=True)):
             if sentence == 1:
-                log_probs[row, tokens] = -math.inf
-        return log_probs
+                forbidden[row, tokens] = True
+        return forbidden
 
     phrases = [[[4]], [[4]], []]
     free = search(model, [1, 2, 3], [5, 5, 0], phrases, beam=20)
@@ -139,12 +138,10 @@ def test_rules_see_the_prefixes_and_their_sentences():
     assert all(set(sentences) == {0, 1} for _, sentences in seen[1:3])
 
 
-def test_a_phrase_that_a_rule_forbids_gives_no_hypothesis():
-    def never_four(log_probs, prefixes):
-        log_probs[:, 4] = -math.inf
-        return log_probs
-
-    assert search(TableModel(6), [0, 1], [3, 3], [[[4]], [[4, 1]]], beam=3, rules=[never_four]) == [[], []]
+def test_an_impossible_phrase_gives_no_hypothesis():
+    rules = [BannedPhrases([[4]])]
+    assert search(TableModel(6), [0, 1], [3, 3], [[[4]], [[4, 1]]], beam=3, rules=rules) == [[], []]
+    assert search(TableModel(6), [0], [3], [[[BOS]]], beam=3) == [[]]
 
 
 def test_phrases_need_room_for_all_tokens_but_those_within_others():
@@ -152,12 +149,4 @@ def test_phrases_need_room_for_all_tokens_but_those_within_others():
     assert tokens_needed([[4, 5], [4, 5], [5], [1, 1]]) == 4
     model = TableModel(6)
     assert search(model, [0], [4], [[[4, 5], [5], [1, 1]]], beam=3)[0]
-    with pytest.raises(ValueError, match=r"phrases=\[\[4, 5\], \[5\], \[1, 1\]\] need 4 tokens, but at most 3"):
-        search(model, [0], [3], [[[4, 5], [5], [1, 1]]], beam=3)
-
-
-def test_impossible_phrases_are_refused():
-    with pytest.raises(ValueError, match="every phrase needs a token"):
-        search(TableModel(6), [0], [3], [[[4], []]], beam=3)
-    with pytest.raises(ValueError, match=r"never produced: \[2, 3\]"):
-        search(TableModel(6), [0, 1], [3, 3], [[[4, EOS]], [[BOS]]], beam=3)
+    assert search(model, [0], [3], [[[4, 5], [5], [1, 1]]], beam=3) == [[]]

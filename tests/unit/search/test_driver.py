@@ -86,11 +86,3 @@ def test_scores_that_are_nan_are_refused(kind, rules, tokens):
 def test_nothing_to_search_gives_nothing(kind):
     arguments = {**KINDS[kind], "phrases": [], "kind": type(make_search(make_task(LIMITS, **KINDS[kind])))}
     assert search(TableModel(6), [], [], **arguments) == []
-
-
-@pytest.mark.parametrize("n_best", [0, 4])
-def test_more_hypotheses_than_the_beam_holds_are_refused(n_best):
-    with pytest.raises(ValueError, match=f"beam=3 n_best={n_best}: needs 1 <= n_best <= beam"):
-        make_task([3], beam=3, n_best=n_best)
-    with pytest.raises(ValueError, match="n_best=0: needs 1 <= n_best"):
-        make_task([3], sampling=True, n_best=0)

@@ -62,18 +62,6 @@ def test_forced_tokens_need_not_obey_the_rules_for_free_tokens():
     assert search([34], [ForcedPrefix([[4, 5, 5]]), *rules], beam=200) == [[]]
 
 
-@pytest.mark.parametrize(
-    ("rule", "argument", "message"),
-    [
-        (NoRepeatNgram, 0, "size=0 must be at least 1"),
-        (BannedPhrases, [[4], []], r"phrases=\[\[4\], \[\]\]: every phrase needs a token"),
-    ],
-)
-def test_impossible_rules_are_refused(rule, argument, message):
-    with pytest.raises(ValueError, match=message):
-        rule(argument)
-
-
 def names(settings, banned=()) -> list[str]:
     return [type(rule).__name__ for rule in make_rules(settings, prefixes=[(), ()], banned=banned)]
 
