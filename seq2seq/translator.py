@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from seq2seq.errors import UserError
 from seq2seq.files import find_models
@@ -23,7 +23,7 @@ from seq2seq.interface import (
     require_iterable,
     require_strings,
 )
-from seq2seq.kept import Align, Found, keep
+from seq2seq.kept import Found, keep
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.search import SearchConfig, change_search
@@ -50,6 +50,9 @@ if TYPE_CHECKING:  # an engine of another kind needs no PyTorch
     from seq2seq.model.ensemble import Ensemble
     from seq2seq.search.shortlist import Shortlist
 
+T = TypeVar("T")
+# segments of a text, ids of their translations, the text, and the texts of the segments' translations (`align_text`)
+_ToAlign = tuple[Sequence[Segment], Sequence[list[int]], str, Sequence[str] | None]
 CHUNK_LINES = 2048  # lines that `stream` sorts and translates together
 
 
@@ -256,32 +259,28 @@ class Translator:
         Raises:
             UserError: as `translate`, or this engine cannot align.
         """
-        settings, report = request.settings, on_progress or (lambda count: None)
-        target = self.tokenizer.target
-        banned = encode_phrases(request.banned, target)
-        banned += [[symbol] for symbol in target.user_symbols.values()]
+        report = on_progress or (lambda count: None)
+        symbols = self.tokenizer.target.user_symbols.values()
+        banned = [*encode_phrases(request.banned, self.tokenizer.target), *([symbol] for symbol in symbols)]
         lines = enumerate(require_iterable(texts, "texts"), start=first_line)
         while part := [as_text(text, number) for number, text in itertools.islice(lines, chunk)]:
-            is_recased = settings.repair and not (settings.sampling or request.glossary)
-            texts = [self._in_usual_case(text) for text in part] if is_recased else part
-            segments = self._segmenter.segments(texts, request.glossary, first_line)
+            usual = self._in_usual_case(part, request)
+            segments = self._segmenter.segments(usual, request.glossary, first_line)
             report(len(part) - sum(segment.is_first for segment in segments))  # texts without words are done
             found = self._search(segments, request, banned, report)
-            of_text: list[list[Found]] = [[] for _ in part]
-            for segment, of_segment in zip(segments, found, strict=True):
-                of_text[segment.text_index].append(of_segment)
-            joined = [
-                join(of_segments, parts, target, settings.length_penalty, self.calibration)
-                for of_segments, parts in zip(_by_text(segments, len(part)), of_text, strict=True)
-            ]
-            ranked = list(map(least_risky, joined)) if settings.mbr else joined
-            ranked = ranked if settings.sampling else list(map(without_repeats, ranked))
-            best = [translations[: request.n_best] for translations in ranked]
-            best = self._aligned(texts, segments, best, settings.batch_tokens) if request.align else best
-            for text, usual, translations in zip(part, texts, best, strict=True):
-                is_shouted = usual is not text and is_in_capitals(text.text)
-                yield list(map(_in_capitals, translations)) if is_shouted else translations
+            by_text = _by_text(segments, found, len(part))
+            best = [self._best(*of_text, request) for of_text in by_text]
+            if request.align:
+                best = self._aligned(usual, [of_text for of_text, _ in by_text], best, request)
+            yield from map(_in_capitals, part, usual, best)
             first_line += len(part)
+
+    def _best(self, segments: Sequence[Segment], found: Sequence[Found], request: SearchRequest) -> list[Translation]:
+        """Return a text's n best translations, joined from its segments'."""
+        settings = request.settings
+        joined = join(segments, found, self.tokenizer.target, settings.length_penalty, self.calibration)
+        ranked = least_risky(joined) if settings.mbr else joined
+        return (ranked if settings.sampling else without_repeats(ranked))[: request.n_best]
 
     @property
     def can_align(self) -> bool:
@@ -313,19 +312,17 @@ class Translator:
         if len(sources) != len(translations):
             raise UserError(f"{len(sources)} sources but {len(translations)} translations: give one for each")
         settings, target = change_search(self.search, changes), self.tokenizer.target
-        texts = [Text(source) for source in sources]
-        segments = _by_text(self._segmenter.segments(texts), len(texts))
-        segments = [of_text or [Segment(index, "", Source([]))] for index, of_text in enumerate(segments)]
-        hypotheses = [
-            target.encode(
-                [one.masked.in_model(one.masked.apply(part)) for one, part in zip(of_text, parts, strict=True)]
-            )
-            for of_text, parts in (
-                (of_text, split_to_match(translation, [len(segment.source.ids) for segment in of_text]))
-                for of_text, translation in zip(segments, translations, strict=True)
-            )
+        cut = self._segmenter.segments([Text(source) for source in sources])
+        segments = [
+            of_text or [Segment(index, "", Source([]))]
+            for index, (of_text, _) in enumerate(_by_text(cut, cut, len(sources)))
         ]
-        scores = self._score(segments, hypotheses, settings.batch_tokens, has_attention=align)
+        hypotheses: list[list[list[int]]] = []
+        for of_text, translation in zip(segments, translations, strict=True):
+            parts = split_to_match(translation, [len(segment.source.ids) for segment in of_text])
+            masks = [segment.masked for segment in of_text]
+            hypotheses.append(target.encode([m.in_model(m.apply(part)) for m, part in zip(masks, parts, strict=True)]))
+        scores = self._score(segments, hypotheses, settings.batch_tokens, align=align)
         return [
             scored_translation(
                 *(of_text, ids), align_text(of_segments, ids, of_text, text, self.tokenizer) if align else None, target,
@@ -355,36 +352,34 @@ class Translator:
             return [[(one, next(texts)) for one in hypotheses[index]] for index in range(len(segments))]
 
         is_begun = list[bool]()  # only the first search begins texts
-        has_phrases, align = self._has_phrases(request), self._align(request) if self.can_align else None
-        tgt_lang = self.tgt_lang if request.settings.repair else None
-        return keep(segments, request, search, align, self.tokenizer, has_phrases=has_phrases, tgt_lang=tgt_lang)
-
-    def _align(self, request: SearchRequest) -> Align:
-        """Return a function that aligns the words of segments and their hypotheses."""
 
         def align(segments: Sequence[Segment], hypotheses: Sequence[Hypothesis]) -> list[Alignment]:
-            ids = [one.ids for one in hypotheses]
-            scores = self._score(
-                [[one] for one in segments], [[one] for one in ids], request.settings.batch_tokens, has_attention=True
-            )
             texts = [segment.masked.restore(segment.text) for segment in segments]
-            return [
-                align_text([segment], [row], of_segment, text, self.tokenizer)
-                for segment, row, of_segment, text in zip(segments, ids, scores, texts, strict=True)
-            ]
+            return self._alignments(
+                [
+                    ([segment], [one.ids], text, None)
+                    for segment, one, text in zip(segments, hypotheses, texts, strict=True)
+                ],
+                request.settings.batch_tokens,
+            )
 
-        return align
-
-    def _in_usual_case(self, text: Text) -> Text:
-        is_free = not (text.prefix or text.phrases)
-        usual = in_usual_case(text.text, self.tokenizer.source) if is_free else text.text
-        return text if usual == text.text else dataclasses.replace(text, text=usual)
-
-    def _has_phrases(self, request: SearchRequest) -> bool:
-        """Return whether this engine can search with required phrases, which some settings exclude."""
         settings = request.settings
         is_plain = not settings.early_stopping and not settings.sampling
-        return is_plain and isinstance(self.engine, ScoringEngine)
+        return keep(
+            *(segments, request, search, align if self.can_align else None, self.tokenizer),
+            has_phrases=is_plain and isinstance(self.engine, ScoringEngine),
+            tgt_lang=self.tgt_lang if settings.repair else None,
+        )
+
+    def _in_usual_case(self, texts: Sequence[Text], request: SearchRequest) -> Sequence[Text]:
+        """Return texts in which capitals and title case are those of usual text, if the request asks for repair."""
+        settings, source = request.settings, self.tokenizer.source
+        if not settings.repair or settings.sampling or request.glossary:
+            return texts
+        return [
+            text if text.prefix or text.phrases else dataclasses.replace(text, text=in_usual_case(text.text, source))
+            for text in texts
+        ]
 
     def _score(
         self,
@@ -392,43 +387,58 @@ class Translator:
         hypotheses: Sequence[Sequence[list[int]]],
         batch_tokens: IntOrAuto,
         *,
-        has_attention: bool,
+        align: bool,
     ) -> list[list[TokenScores]]:
         """Return the scores of each text's segments, computed in batches, each given the ids of its translation."""
         if not isinstance(self.engine, ScoringEngine):
             raise UserError("this engine cannot score given translations: use the pytorch engine")
         src = [segment.source.ids for of_text in segments for segment in of_text]
         tgt = [ids for of_text in hypotheses for ids in of_text]
-        batches = self.engine.score(src, tgt, batch_tokens, align=has_attention)
+        batches = self.engine.score(src, tgt, batch_tokens, align=align)
         scores = dict(itertools.chain.from_iterable(batches))
         numbers = iter(range(len(src)))
         return [[scores[next(numbers)] for _ in of_text] for of_text in segments]
 
     def _aligned(
-        self, texts: Sequence[Text], segments: list[Segment], best: list[list[Translation]], batch_tokens: IntOrAuto
+        self,
+        texts: Sequence[Text],
+        segments: list[list[Segment]],
+        best: list[list[Translation]],
+        request: SearchRequest,
     ) -> list[list[Translation]]:
         """Add an alignment to every translation of every text, from the attention to its own hypotheses' subwords."""
-        of_text = _by_text(segments, len(texts))
-        pairs = [(index, translation) for index, translations in enumerate(best) for translation in translations]
-        hypotheses = [[part.ids for part in translation.parts] for _, translation in pairs]
-        scores = self._score([of_text[index] for index, _ in pairs], hypotheses, batch_tokens, has_attention=True)
-        alignments = (
-            align_text(of_text[index], ids, of_segments, texts[index].text, self.tokenizer, best_one.part_texts)
-            for (index, best_one), ids, of_segments in zip(pairs, hypotheses, scores, strict=True)
-        )
+        rows = [
+            (of_text, [part.ids for part in one.parts], text.text, one.part_texts)
+            for text, of_text, translations in zip(texts, segments, best, strict=True)
+            for one in translations
+        ]
+        alignments = iter(self._alignments(rows, request.settings.batch_tokens))
+        return [[dataclasses.replace(one, alignment=next(alignments)) for one in translations] for translations in best]
+
+    def _alignments(self, rows: Sequence[_ToAlign], batch_tokens: IntOrAuto) -> list[Alignment]:
+        """Return the alignment of words of each text and its translation."""
+        scores = self._score([row[0] for row in rows], [row[1] for row in rows], batch_tokens, align=True)
         return [
-            [dataclasses.replace(each, alignment=next(alignments)) for each in translations] for translations in best
+            align_text(segments, ids, of_text, text, self.tokenizer, part_texts)
+            for (segments, ids, text, part_texts), of_text in zip(rows, scores, strict=True)
         ]
 
 
-def _in_capitals(translation: Translation) -> Translation:
-    return dataclasses.replace(translation, text=translation.text.upper())
+def _in_capitals(text: Text, usual: Text, translations: list[Translation]) -> list[Translation]:
+    """Return translations in capitals if the text is in capitals and was translated as usual text."""
+    if usual.text == text.text or not is_in_capitals(text.text):
+        return translations
+    return [dataclasses.replace(one, text=one.text.upper()) for one in translations]
 
 
-def _by_text(segments: Iterable[Segment], num_texts: int) -> list[list[Segment]]:
-    of_text: list[list[Segment]] = [[] for _ in range(num_texts)]
-    for segment in segments:
-        of_text[segment.text_index].append(segment)
+def _by_text(
+    segments: Sequence[Segment], of_segments: Sequence[T], num_texts: int
+) -> list[tuple[list[Segment], list[T]]]:
+    """Return each text's segments, and what belongs to these segments."""
+    of_text: list[tuple[list[Segment], list[T]]] = [([], []) for _ in range(num_texts)]
+    for segment, of_segment in zip(segments, of_segments, strict=True):
+        of_text[segment.text_index][0].append(segment)
+        of_text[segment.text_index][1].append(of_segment)
     return of_text
 
 
