@@ -134,6 +134,14 @@ def test_a_place_that_cannot_be_written_names_the_setting(tmp_path: Path):
         cached_folder(tmp_path / "file" / "sub", "key", Builder())
 
 
+def test_a_place_whose_name_is_not_utf_8_names_the_setting(tmp_path: Path):
+    def build(folder: Path) -> None:
+        str(folder).encode()  # as libraries do that open files
+
+    with pytest.raises(UserError, match=r"data.cache=.* cannot be used \('utf-8' codec can't encode"):
+        cached_folder(tmp_path / "\udcff", "key", build)
+
+
 def test_the_setting_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SEQ2SEQ_CACHE", "/somewhere")
     assert (cache_root("~/other"), cache_root()) == (Path.home() / "other", Path("/somewhere"))
