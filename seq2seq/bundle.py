@@ -146,8 +146,6 @@ def replaced_folder(folder: Path, own: Collection[str] | None = None) -> Iterato
         UserError: the folder cannot be written (permissions, disk full), is not new, or another command writes it.
     """
     try:
-        with contextlib.suppress(FileExistsError):  # its parent is a file, which the next line names
-            folder.parent.mkdir(parents=True, exist_ok=True)
         with draft_of(folder, own) as draft:
             if own is None:
                 require_new(folder)
