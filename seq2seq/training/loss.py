@@ -50,7 +50,7 @@ def _cross_entropy_of_chunk(
 
 
 def _r_drop_of_chunk(
-    rows: Float[Tensor, "2 n d"],
+    rows: Float[Tensor, "n2 d"],
     weight: Float[Tensor, "v d"],
     bias: Float[Tensor, " v"] | None,
     wanted: Int[Tensor, "n 1"],
@@ -62,7 +62,7 @@ def _r_drop_of_chunk(
     logits = (rows @ weight.T).to(torch.promote_types(rows.dtype, torch.float32))
     logits = (logits if bias is None else logits + bias).requires_grad_()
     with torch.enable_grad():
-        log_probs = logits.log_softmax(-1)
+        log_probs = logits.log_softmax(-1).unflatten(0, (2, -1))
         nll = -(log_probs.gather(-1, wanted.expand(2, -1, 1)) * share).sum() / 2
         uniform = -(log_probs.mean(-1, keepdim=True) * share).sum() / 2
         log_p, log_q = log_probs
@@ -94,7 +94,7 @@ class _ChunkedLoss(torch.autograd.Function):
         size = chunk_of(hidden.device) // (hidden.ndim - 1)  # the logits of both passes are held at once
         for start in range(0, len(targets), size):
             part = slice(start, start + size)
-            rows, wanted = hidden[..., part, :], targets[part, None]
+            rows, wanted = hidden[..., part, :].flatten(0, -2), targets[part, None]
             share = 1 if counts is None else counts[part, None]  # 1 for a real token, 0 for padding
             if hidden.ndim == 3:
                 *losses, grad = _r_drop_of_chunk(rows, weight, bias, wanted, share, smoothing, alpha)
@@ -103,8 +103,8 @@ class _ChunkedLoss(torch.autograd.Function):
             sums[: len(losses)] += torch.stack(losses)
             if with_gradients:
                 grad = grad.to(rows.dtype)
-                grad_hidden[..., part, :] = grad @ weight
-                grad_weight += grad.flatten(0, -2).T @ rows.flatten(0, -2)
+                grad_hidden[..., part, :] = (grad @ weight).view_as(hidden[..., part, :])
+                grad_weight += grad.T @ rows
         nll, uniform, divergence = sums.unbind()
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(nll, divergence)
