@@ -108,7 +108,8 @@ class _ChunkedLoss(torch.autograd.Function):
         nll, uniform, divergence = sums.unbind()
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(nll, divergence)
-        return (1 - smoothing) * nll + smoothing * uniform + alpha / 2 * divergence, nll, divergence
+        loss = (1 - smoothing) * nll + smoothing * uniform
+        return loss + alpha / 2 * divergence if hidden.ndim == 3 else loss, nll, divergence
 
     @staticmethod
     @once_differentiable
