@@ -16,12 +16,12 @@ import torch
 
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import read_test
-from seq2seq.bundle import load_bundle
+from seq2seq.apps.explain.model_page import export_html, quantised
 from seq2seq.errors import UserError
-from seq2seq.explain.model_page import export_html, quantised
-from seq2seq.files import find_model
 from seq2seq.model.transformer import Transformer
-from seq2seq.translator import Translator
+from seq2seq.storage.output import find_model
+from seq2seq.translate.bundle import load_bundle
+from seq2seq.translate.translator import Translator
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 # In a page of `seq2seq export html`: a worker of its own, whose answers are awaited.

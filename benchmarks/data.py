@@ -6,18 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
+from seq2seq.data.batching import Batch, BatchLoader
+from seq2seq.data.corpus import read_pairs
+from seq2seq.data.dataset import Pairs, PreparedData, id_type
+from seq2seq.data.epochs import PreparedEpochs
+from seq2seq.data.prepare import prepare
 from seq2seq.errors import UserError
-from seq2seq.interface import Source
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.batching import Batch, BatchLoader
-from seq2seq.text.corpus import read_pairs
-from seq2seq.text.dataset import Pairs, PreparedData, id_type
-from seq2seq.text.epochs import PreparedEpochs
-from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Source
 
 BUNDLED = Path(__file__).parents[1] / "data/bundled"
 _WORDS = 3_000  # made-up words

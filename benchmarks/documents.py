@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.command import Options, Results, Table
-from seq2seq.documents.document import is_document, translate_document
+from seq2seq.apps.documents.document import is_document, translate_document
 from seq2seq.errors import UserError
 
 TIMED_BYTES = 10_000  # size from which the time of a file is reported: smaller files measure the constant cost

@@ -10,8 +10,8 @@ from benchmarks.command import Options, Results, Table
 from benchmarks.data import joint, read_test
 from benchmarks.decoding import LIMIT, contestants, cut, row_name
 from benchmarks.decoding import Plan as DecodingPlan
-from seq2seq.bundle import load_bundle
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import load_bundle
+from seq2seq.translate.translator import Translator
 
 
 @dataclass(frozen=True, kw_only=True)

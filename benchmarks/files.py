@@ -13,7 +13,7 @@ import torch
 from benchmarks import processes
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import BUNDLED
-from seq2seq.files import read_lines
+from seq2seq.storage.output import read_lines
 
 QUARTERS = 4
 

@@ -14,14 +14,14 @@ from benchmarks import processes, typed
 from benchmarks.command import Options, Results, Table
 from benchmarks.invented import dictionary_words
 from benchmarks.speedrun import MEASURED, TRACKS
+from seq2seq.data.corpus import read_pairs
 from seq2seq.evaluation.faults import invented_share
 from seq2seq.evaluation.robustness import make_probes, measure
-from seq2seq.files import find_model
 from seq2seq.settings.compose import compose
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.training import ModifiersConfig
-from seq2seq.text.corpus import read_pairs
-from seq2seq.translator import Translator
+from seq2seq.storage.output import find_model
+from seq2seq.translate.translator import Translator
 
 TEXTS = {
     "books": "gutenberg_novels gutenberg_novels2 gutenberg_essays gutenberg_pivot gutenberg_pivot2",

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seq2seq.extras import needing
-from seq2seq.text.batching import Batch, collate
+from seq2seq.data.batching import Batch, collate
+from seq2seq.settings.missing_packages import needing
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 with needing("huggingface"):

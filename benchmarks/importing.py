@@ -14,12 +14,12 @@ from benchmarks import processes
 from benchmarks.checkpoints import marian_tokenizer, write_checkpoint
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import read_test
-from seq2seq.bundle import load_bundle
-from seq2seq.extras import needing
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.missing_packages import needing
 from seq2seq.text.tokenizer import EOS, Tokenizer
-from seq2seq.translation import MAX_SOURCE_TOKENS
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import load_bundle
+from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS
+from seq2seq.translate.translator import Translator
 
 with needing("huggingface"):
     from transformers import AutoModelForSeq2SeqLM

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import torch
 
 from benchmarks.command import Options, Results, Table
+from seq2seq.data.corpus import read_pairs
 from seq2seq.errors import UserError
 from seq2seq.evaluation.faults import invented_share, invented_words, words
-from seq2seq.files import find_model
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.corpus import read_pairs
-from seq2seq.translator import Translator
+from seq2seq.storage.output import find_model
+from seq2seq.translate.translator import Translator
 
 
 @dataclass(frozen=True, kw_only=True)

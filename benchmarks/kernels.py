@@ -15,17 +15,17 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import drawn_pairs
 from benchmarks.ours import SEED, Updates
-from seq2seq.engine import Engine
-from seq2seq.interface import Source
+from seq2seq.data.batching import Batch, all_indices, gather
 from seq2seq.model import attention, layers
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch, all_indices, gather
 from seq2seq.training import loss
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.replay import Computation
+from seq2seq.translate.engine import Engine
+from seq2seq.translate.types import Source
 
 VOCAB_SIZE, MAX_TOKENS = 100, 256  # sizes change no number of operations, layers do
 BASE = ModelConfig(d_model=32, num_heads=4, d_ff=64, num_encoder_layers=6, num_decoder_layers=6, dropout=0.1)

@@ -12,17 +12,17 @@ from sacrebleu.metrics.chrf import CHRF
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import BUNDLED, search_alone
 from benchmarks.race import timed
+from seq2seq.data.corpus import open_corpora
+from seq2seq.data.formats import Pair
+from seq2seq.data.modifiers import FAMILIES as MODIFIERS
+from seq2seq.data.modifiers import Modifiers
 from seq2seq.errors import UserError
-from seq2seq.files import find_model
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.training import ModifiersConfig
-from seq2seq.text.corpus import open_corpora
-from seq2seq.text.formats import Pair
+from seq2seq.storage.output import find_model
 from seq2seq.text.masks import FAMILIES, Masker, any_of
-from seq2seq.text.modifiers import FAMILIES as MODIFIERS
-from seq2seq.text.modifiers import Modifiers
 from seq2seq.text.normalise import normalise
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 _DRAWS = 200  # modified pairs for each sentence that a family needs, before the command goes on with fewer
 Probe = tuple[str, str, str]  # a sentence, the string that was put in, and the reference

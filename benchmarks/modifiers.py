@@ -13,17 +13,17 @@ from benchmarks.command import Options, Results, Table
 from benchmarks.data import BUNDLED, to_device
 from benchmarks.ours import SEED, Size, Updates, model_config, precision_on
 from benchmarks.race import race, timed
+from seq2seq.data.batching import Batch
+from seq2seq.data.dataset import PreparedData
+from seq2seq.data.epochs import BlockId, PreparedEpochs
+from seq2seq.data.loading import make_encoder, training_feed
+from seq2seq.data.modifiers import FAMILIES, Modifiers
+from seq2seq.data.prepare import prepare
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.training import ModifiersConfig, TrainingConfig
-from seq2seq.text.batching import Batch
-from seq2seq.text.dataset import PreparedData
-from seq2seq.text.epochs import BlockId, PreparedEpochs
-from seq2seq.text.loading import make_encoder, training_feed
-from seq2seq.text.modifiers import FAMILIES, Modifiers
-from seq2seq.text.prepare import prepare
 from seq2seq.training.module import TranslationModule
 
 _TURN = 10  # updates before the other contestant's turn

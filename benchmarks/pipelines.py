@@ -13,12 +13,12 @@ from benchmarks.checkpoints import marian_tokenizer
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import read_test
 from benchmarks.race import race
+from seq2seq.apps.exchange.huggingface import export_huggingface
+from seq2seq.apps.pipeline import TranslationPipeline, pipeline
 from seq2seq.errors import UserError
-from seq2seq.exchange.huggingface import export_huggingface
-from seq2seq.extras import needing
-from seq2seq.files import find_model
-from seq2seq.pipelines import TranslationPipeline, pipeline
-from seq2seq.translation import MAX_SOURCE_TOKENS
+from seq2seq.settings.missing_packages import needing
+from seq2seq.storage.output import find_model
+from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS
 
 with needing("huggingface"):
     from transformers import AutoModelForSeq2SeqLM

@@ -12,10 +12,10 @@ from benchmarks.command import Results, Table
 from benchmarks.data import epochs_of, read_or_draw, to_device
 from benchmarks.ours import SEED, TrainingOptions, Updates, model_config, precision_on
 from benchmarks.race import Spread, timed
+from seq2seq.data.batching import Batch
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
 from seq2seq.training.loss import chunk_of, cross_entropy
 from seq2seq.training.module import TranslationModule

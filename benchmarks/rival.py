@@ -19,14 +19,14 @@ from benchmarks.command import Results, Table
 from benchmarks.data import epochs_of, joint, read_folder, to_device
 from benchmarks.huggingface import MarianMTModel, make_optimizer, mean_loss, translate, update
 from benchmarks.ours import TrainingOptions, model_config, precision_on
-from seq2seq.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.apps.exchange.huggingface import from_marian, marian_config
+from seq2seq.data.batching import FixedBatches, plan_batches
+from seq2seq.data.dataset import PreparedData
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import METRICS, score
-from seq2seq.exchange.huggingface import from_marian, marian_config
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.batching import FixedBatches, plan_batches
-from seq2seq.text.dataset import PreparedData
 from seq2seq.text.tokenizer import PAD, Tokenizer
+from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle
 
 log = logging.getLogger(__name__)
 BATCH = 32  # sentences of a batch of translation

@@ -10,10 +10,10 @@ from sacrebleu.metrics.chrf import CHRF
 
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import read_test, search_alone
-from seq2seq.files import find_model
-from seq2seq.segments import sentence_ends
 from seq2seq.settings.search import change_search
-from seq2seq.translator import Translator
+from seq2seq.storage.output import find_model
+from seq2seq.text.sentences import sentence_ends
+from seq2seq.translate.translator import Translator
 
 WHOLE, CUT = "whole", "sentence by sentence"
 

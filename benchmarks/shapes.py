@@ -9,9 +9,9 @@ import torch
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import drawn_pairs, epochs_of
 from benchmarks.ours import SEED
+from seq2seq.data.dataset import Pairs
+from seq2seq.data.prepare import prepare
 from seq2seq.settings.compose import compose
-from seq2seq.text.dataset import Pairs
-from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import PAD
 
 RANDOM_PAIRS = 200_000

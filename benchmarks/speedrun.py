@@ -22,12 +22,12 @@ from benchmarks.command import Options, Results, Table
 from benchmarks.data import to_device
 from benchmarks.ours import Updates, precision_on
 from benchmarks.race import Spread, race
+from seq2seq.data.batching import Batch
+from seq2seq.data.loading import training_feed
+from seq2seq.data.prepare import prepare
 from seq2seq.errors import UserError
-from seq2seq.extras import needing
 from seq2seq.settings.compose import compose
-from seq2seq.text.batching import Batch
-from seq2seq.text.loading import training_feed
-from seq2seq.text.prepare import prepare
+from seq2seq.settings.missing_packages import needing
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.processes import choose_devices
 from seq2seq.training.run import make_module

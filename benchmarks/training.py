@@ -13,12 +13,12 @@ from benchmarks.command import Results, Table
 from benchmarks.data import epochs_of, read_or_draw, to_device
 from benchmarks.ours import SEED, TrainingOptions, Updates, model_config, precision_on
 from benchmarks.race import Race, race
+from seq2seq.apps.exchange.huggingface import to_marian
+from seq2seq.data.batching import Batch
 from seq2seq.errors import UserError
-from seq2seq.exchange.huggingface import to_marian
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
 from seq2seq.training.loss import cross_entropy
 from seq2seq.training.module import TranslationModule

@@ -9,10 +9,10 @@ import torch
 from benchmarks.command import Options, Results, Table
 from seq2seq.evaluation.faults import lost_numbers
 from seq2seq.evaluation.loops import has_loop
-from seq2seq.files import find_model
-from seq2seq.segments import sentence_ends
+from seq2seq.storage.output import find_model
 from seq2seq.text.masks import Masker
-from seq2seq.translator import Translator
+from seq2seq.text.sentences import sentence_ends
+from seq2seq.translate.translator import Translator
 
 MASKER = Masker(most=0)
 LINES = Path(__file__).with_name("typed.tsv")  # kind and English line

@@ -13,11 +13,11 @@ from benchmarks.ctranslate import Contestant, export_all
 from benchmarks.data import joint, read_test
 from benchmarks.decoding import LIMIT
 from benchmarks.race import Spread, race
-from seq2seq.bundle import load_bundle
-from seq2seq.distributed.processes import stream
+from seq2seq.apps.distributed.processes import stream
 from seq2seq.evaluation.metrics import bleu
-from seq2seq.interface import Text
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import load_bundle
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Text
 
 SHORT = 4  # a quarter of the lines is also measured and subtracted, so that the start does not count
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq.glossary import Glossary
-    from seq2seq.interface import Text
-    from seq2seq.pipelines import pipeline
-    from seq2seq.translator import Translator
+    from seq2seq.apps.pipeline import pipeline
+    from seq2seq.text.glossary import Glossary
+    from seq2seq.translate.translator import Translator
+    from seq2seq.translate.types import Text
 
 __version__ = "0.1.0"
 __all__ = ["Glossary", "Text", "Translator", "UserError", "__version__", "pipeline"]
 _HOMES = {
-    "Glossary": "seq2seq.glossary",
-    "Text": "seq2seq.interface",
-    "Translator": "seq2seq.translator",
-    "pipeline": "seq2seq.pipelines",
+    "Glossary": "seq2seq.text.glossary",
+    "Text": "seq2seq.translate.types",
+    "Translator": "seq2seq.translate.translator",
+    "pipeline": "seq2seq.apps.pipeline",
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from benchmarks.server_process import ServerProcess
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 from tests.toy import FILES, TINY, write_corpus
 
 REPOSITORY = Path(__file__).parents[1]

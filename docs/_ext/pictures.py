@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.explain.explanation import Explanation, explain, over_words
-from seq2seq.explain.interventions import Interventions, changed
-from seq2seq.explain.picture import INK, draw, show, write_shares
-from seq2seq.explain.steps import head_steps
-from seq2seq.explain.subject import make_subject, require_engine
+from seq2seq.apps.explain.explanation import Explanation, explain, over_words
+from seq2seq.apps.explain.interventions import Interventions, changed
+from seq2seq.apps.explain.picture import INK, draw, show, write_shares
+from seq2seq.apps.explain.steps import head_steps
+from seq2seq.apps.explain.subject import make_subject, require_engine
 from seq2seq.model.attention import attention_weights
 from seq2seq.model.positions import rotate, rotations
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 CELL = 0.42  # inches; width and height of a map's cell
 MARGIN = 0.75  # inches left of a map and above it, for words

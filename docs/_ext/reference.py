@@ -136,7 +136,7 @@ def replace_hyphens(app: "Sphinx", doctree: "Node") -> None:
 def write_live_page(app: "Sphinx", error: Exception | None) -> None:
     """Write the page in which the published model translates and shows its attention."""
     if error is None and app.builder.format == "html":
-        from seq2seq.explain.model_page import export_html
+        from seq2seq.apps.explain.model_page import export_html
 
         page = Path(app.outdir) / LIVE_PAGE
         page.unlink(missing_ok=True)

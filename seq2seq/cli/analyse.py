@@ -9,7 +9,7 @@ import typer
 
 from seq2seq.cli import inputs, options, shared
 from seq2seq.errors import UserError
-from seq2seq.files import find_model, read_lines
+from seq2seq.storage.output import find_model, read_lines
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.analysis import Translated
@@ -89,14 +89,14 @@ def analyse(
     else:
         files = read_files(hypotheses or [], reference or [], input_ or [])
     assert output is not None
-    from seq2seq.explain.analysis import PAGE, training_sources, write_analysis
+    from seq2seq.apps.explain.analysis import PAGE, training_sources, write_analysis
     from seq2seq.training.target_words import words_of_run
 
     translator = None
     if folder is not None:
         import torch
 
-        from seq2seq.translator import Translator
+        from seq2seq.translate.translator import Translator
 
         translator = Translator.load(folder, device, torch.float32)
         src_lang, tgt_lang = src_lang or translator.src_lang, tgt_lang or translator.tgt_lang

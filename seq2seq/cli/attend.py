@@ -10,10 +10,10 @@ import typer
 
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
-from seq2seq.files import find_model, open_output, output_folder
+from seq2seq.storage.output import find_model, open_output, output_folder
 
 if TYPE_CHECKING:
-    from seq2seq.explain.interventions import HeadWorth
+    from seq2seq.apps.explain.interventions import HeadWorth
 
 Sentence = Annotated[str, typer.Argument(metavar="TEXT", help="One sentence.")]
 Target = Annotated[
@@ -86,12 +86,12 @@ def attend(
     settings = shared.search_settings(folders[0], changes)
     import torch
 
-    from seq2seq.explain.assembly import assemble
-    from seq2seq.explain.interventions import Interventions
-    from seq2seq.explain.interventions import rank_heads as rank
-    from seq2seq.explain.page import write_page
-    from seq2seq.explain.picture import draw
-    from seq2seq.translator import Translator
+    from seq2seq.apps.explain.assembly import assemble
+    from seq2seq.apps.explain.interventions import Interventions
+    from seq2seq.apps.explain.interventions import rank_heads as rank
+    from seq2seq.apps.explain.page import write_page
+    from seq2seq.apps.explain.picture import draw
+    from seq2seq.translate.translator import Translator
 
     translator = Translator.load(folders, device, torch.float32)  # exact on every device
     interventions = Interventions(without or [], average or [], softmax_temperature)
@@ -125,13 +125,13 @@ def attend_over(
     settings = shared.search_settings(folder, changes)
     import torch
 
-    from seq2seq.bundle import load_bundle
+    from seq2seq.apps.explain.explanation import explain, explain_subject
+    from seq2seq.apps.explain.over import animate, make_moment, write_over_page
     from seq2seq.device import choose_device
-    from seq2seq.explain.explanation import explain, explain_subject
-    from seq2seq.explain.over import animate, make_moment, write_over_page
     from seq2seq.training.averaging import checkpoints_by_update, read_weights
     from seq2seq.training.run_files import losses_by_update
-    from seq2seq.translator import Translator
+    from seq2seq.translate.bundle import load_bundle
+    from seq2seq.translate.translator import Translator
 
     run_folder = folder.parent
     paths, losses, bundle = checkpoints_by_update(run_folder), losses_by_update(run_folder), load_bundle(folder)

@@ -10,7 +10,7 @@ import typer
 
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
-from seq2seq.files import output_folder
+from seq2seq.storage.output import output_folder
 
 Inputs = Annotated[list[str], typer.Option("--input", help="Files or a quoted pattern; may be given several times.")]
 OutputFolder = Annotated[Path, typer.Option("--output", help="Folder for the translations.")]
@@ -55,8 +55,8 @@ def bulk_translate(
         raise UserError(f"--workers {workers} needs --ray: auto, local, or a cluster's address")
     if ray is not None and device == "auto":
         raise UserError(f"--ray {ray} needs --device cpu or --device cuda: this machine does not know the workers'")
+    from seq2seq.apps.distributed import bulk
     from seq2seq.device import choose_device, default_dtype
-    from seq2seq.distributed import bulk
 
     folders = tuple(folder.resolve() for folder in shared.choose_models(model))
     shared.search_settings(folders[0], changes)  # refuses a value out of range before anything begins

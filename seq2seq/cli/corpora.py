@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from seq2seq.cli import inputs, options, shared
 from seq2seq.errors import UserError
-from seq2seq.files import open_output, require_other
+from seq2seq.storage.output import open_output, require_other
 
 if TYPE_CHECKING:
-    from seq2seq.interface import Translation
+    from seq2seq.translate.types import Translation
 
 TAG = "<bt>"  # begins a synthetic source
 
@@ -105,7 +105,7 @@ def make_corpus(
     A warning gives the hint if the texts are in the language that the model writes. A text without words gives a line
     with two empty fields, which training drops and counts.
     """
-    from seq2seq.interface import SearchRequest
+    from seq2seq.translate.types import SearchRequest
 
     folders = shared.choose_models(models)
     if output.suffix != ".tsv":

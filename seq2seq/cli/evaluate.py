@@ -11,8 +11,8 @@ import typer
 
 from seq2seq.cli import inputs, options, shared
 from seq2seq.errors import UserError
-from seq2seq.files import read_lines
 from seq2seq.settings.search import change_search
+from seq2seq.storage.output import read_lines
 
 log = logging.getLogger(__name__)
 MAX_TER_WORDS = 500  # TER takes more than about ten seconds for a longer line that differs much from its reference
@@ -141,7 +141,7 @@ def report_model(
     from seq2seq.evaluation.calibration import measure_reliability
     from seq2seq.evaluation.robustness import make_probes, measure, table, to_plain
     from seq2seq.training.target_words import words_of_run
-    from seq2seq.translator import Translator
+    from seq2seq.translate.translator import Translator
 
     translator = Translator.load(folder, device)
     translator.search = change_search(translator.search, changes)

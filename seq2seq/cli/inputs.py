@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from seq2seq.data.corpus import has_two_sides, open_corpora
 from seq2seq.errors import UserError
 from seq2seq.evaluation.testsets import load_testset
-from seq2seq.files import count_lines, read_lines
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.corpus import has_two_sides, open_corpora
+from seq2seq.storage.output import count_lines, read_lines
 from seq2seq.text.normalise import normalise
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ def warn_of_language(lines: Input, src_lang: str, tgt_lang: str, hint: str) -> I
 
     A warning also says that the references are in the source language.
     """
-    from seq2seq.text.languages import seem_to_be, warn_of_target
+    from seq2seq.data.languages import seem_to_be, warn_of_target
 
     sources = iter(lines.sources)
     sample = list(itertools.islice(sources, _SAMPLE))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seq2seq.cli import inputs, options, shared
-from seq2seq.files import find_model
+from seq2seq.storage.output import find_model
 
 app = options.Application(
     "Measure what each part of attention is worth: a report of the lab's runs, and BLEU by length."
@@ -27,7 +27,7 @@ def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab")) -> None:
     lab.md, only the text between <!-- begin lab --> and <!-- end lab --> is replaced (lab is the name of the --runs
     folder).
     """
-    from seq2seq.lab.report import PAGE, write_report
+    from seq2seq.apps.lab.report import PAGE, write_report
 
     lab = write_report(runs, output)
     for problem in lab.problems:
@@ -56,9 +56,9 @@ def lengths(
 
     Lengths are in words; groups of fewer than 20 sentences are left out. The same numbers go to standard output.
     """
-    from seq2seq.interface import SearchRequest
-    from seq2seq.lab.lengths import bleu_by_length, draw_lengths, make_buckets, names_of, table
-    from seq2seq.translator import Translator
+    from seq2seq.apps.lab.lengths import bleu_by_length, draw_lengths, make_buckets, names_of, table
+    from seq2seq.translate.translator import Translator
+    from seq2seq.translate.types import SearchRequest
 
     lines = inputs.read(None, input_, reference)
     sources, references = list(lines.sources), lines.references or []

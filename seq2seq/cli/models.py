@@ -8,8 +8,8 @@ import typer
 
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
-from seq2seq.extras import needing
-from seq2seq.files import find_model
+from seq2seq.settings.missing_packages import needing
+from seq2seq.storage.output import find_model
 
 Averaged = Annotated[
     list[Path] | None, typer.Option("--model", help="Run or bundle folder to average; give at least two.")
@@ -74,7 +74,7 @@ def import_(format_: ImportFormat, source: Source, output: options.NewFolder, re
     exported again.
     """
     with needing(format_):
-        from seq2seq.exchange.huggingface_import import import_huggingface
+        from seq2seq.apps.exchange.huggingface_import import import_huggingface
 
     bundle = import_huggingface(source, output, revision)
     size = sum(parameter.numel() for parameter in bundle.model.parameters())
@@ -110,23 +110,23 @@ def export(
     (folder,) = shared.choose_models([model] if model else None)
     with needing(format_):
         if format_ == "bundle":
-            from seq2seq.exchange.export import export_bundle
+            from seq2seq.apps.exchange.export import export_bundle
 
             export_bundle(folder, output, quantization)
         elif format_ == "html":
-            from seq2seq.explain.model_page import export_html
+            from seq2seq.apps.explain.model_page import export_html
 
             export_html(folder, output)
         elif format_ == "argos":
-            from seq2seq.exchange.argos import export_argos
+            from seq2seq.apps.exchange.argos import export_argos
 
             export_argos(folder, output, quantization)
         elif format_ == "ctranslate2":
-            from seq2seq.exchange.ctranslate2 import export_ctranslate2
+            from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
 
             export_ctranslate2(folder, output, quantization)
         else:
-            from seq2seq.exchange.huggingface import export_huggingface
+            from seq2seq.apps.exchange.huggingface import export_huggingface
 
             export_huggingface(folder, output)
     print(f"{output}: {folder} for {format_}", file=sys.stderr)

@@ -17,18 +17,18 @@ def prepare(overrides: options.Overrides = None) -> None:
     """
     from rich.console import Console
 
+    from seq2seq.data.filters import drop_table
+    from seq2seq.data.prepare import prepare as prepare_text
     from seq2seq.settings.compose import compose
-    from seq2seq.text.filters import drop_table
-    from seq2seq.text.prepare import prepare as prepare_text
 
     config = compose(overrides or [])
     if config.init is not None:  # the initial model's tokenizer is used
-        from seq2seq.exchange.sources import imported
+        from seq2seq.apps.exchange.sources import imported
         from seq2seq.training.finetune import start_from_bundle
 
         config.init = imported(config.init, config.data.cache, f"init={config.init}")
         config = start_from_bundle(config, overrides or [])
-    logger, handler = logging.getLogger("seq2seq.text"), logging.StreamHandler()
+    logger, handler = logging.getLogger("seq2seq.data"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     handler.addFilter(lambda record: record.levelno < logging.WARNING)  # `cli.main` prints warnings
     level = logger.level

@@ -12,7 +12,7 @@ import typer
 
 from seq2seq.cli import options
 from seq2seq.errors import UserError
-from seq2seq.extras import train_command
+from seq2seq.settings.missing_packages import train_command
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
-from seq2seq.files import open_output, read_lines, require_other
+from seq2seq.storage.output import open_output, read_lines, require_other
 
 if TYPE_CHECKING:
-    from seq2seq.interface import ScoredTranslation
+    from seq2seq.translate.types import ScoredTranslation
 
 MAX_SCORED_TOKENS = 2048  # per side; all logits of a pair are in memory at once
 
@@ -50,7 +50,7 @@ def score(
     with open_output(output) as out:
         import torch
 
-        from seq2seq.translator import Translator
+        from seq2seq.translate.translator import Translator
 
         translator = Translator.load(folders, device, torch.float32)  # exact on every device
         require_short("input", translator.tokenizer.source.encode(sources))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seq2seq.apps.serve.limits import Limits
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
-from seq2seq.extras import needing
-from seq2seq.serve.limits import Limits
+from seq2seq.settings.missing_packages import needing
 
 if TYPE_CHECKING:
-    from seq2seq.serve.service import Detect, Explain
-    from seq2seq.translator import Translator
+    from seq2seq.apps.serve.service import Detect, Explain
+    from seq2seq.translate.translator import Translator
 
 BOUNDS = ("char_limit", "batch_limit", "sentence_limit", "tag_limit", "max_batch", "waiting_chars", "timeout")
 
@@ -68,9 +68,9 @@ def serve(
     See docs/serving.md.
     """
     with needing("serve"):
-        from seq2seq.serve.app import create_app
-        from seq2seq.serve.server import listen, run, url_of
-        from seq2seq.serve.service import Service
+        from seq2seq.apps.serve.app import create_app
+        from seq2seq.apps.serve.server import listen, run, url_of
+        from seq2seq.apps.serve.service import Service
     if api_key == "":
         raise UserError("--api-key is empty: give a key, or leave it out to let anybody translate")
     bounds["waiting_chars"] = max(bounds["waiting_chars"], bounds["char_limit"])
@@ -123,9 +123,9 @@ def detector() -> "Detect | None":
 
 def explainer(translator: "Translator") -> "Explain":
     """Return the function that explains a sentence: an explanation's JSON values, the steps of one head, and beams."""
-    from seq2seq.explain.assembly import assemble
-    from seq2seq.explain.interventions import Interventions
-    from seq2seq.serve.messages import ExplainRequest
+    from seq2seq.apps.explain.assembly import assemble
+    from seq2seq.apps.explain.interventions import Interventions
+    from seq2seq.apps.serve.messages import ExplainRequest
 
     def explained(request: ExplainRequest) -> dict[str, Any]:
         interventions = Interventions(request.without, request.average, request.temperature)
@@ -139,6 +139,6 @@ def explainer(translator: "Translator") -> "Explain":
 
 def viewer() -> Path:
     """Return the folder of the modules that draw explanations."""
-    import seq2seq.explain
+    import seq2seq.apps.explain
 
-    return Path(seq2seq.explain.__file__).parent / "viewer"
+    return Path(seq2seq.apps.explain.__file__).parent / "viewer"

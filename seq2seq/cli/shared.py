@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.cache import digest_files
 from seq2seq.cli.inputs import Input
 from seq2seq.errors import UserError
-from seq2seq.extras import needing, train_command
-from seq2seq.files import Output, find_model, published_model
-from seq2seq.interface import Compile
 from seq2seq.settings.data import DataConfig
+from seq2seq.settings.missing_packages import needing, train_command
 from seq2seq.settings.search import SearchConfig, change_search
+from seq2seq.storage.cache import digest_files
+from seq2seq.storage.output import Output, find_model, published_model
+from seq2seq.translate.types import Compile
 
 if TYPE_CHECKING:
-    from seq2seq.distributed.ray_workers import RayWorkers
+    from seq2seq.apps.distributed.ray_workers import RayWorkers
     from seq2seq.evaluation.analysis import Analysis
     from seq2seq.evaluation.metrics import Scores
     from seq2seq.evaluation.significance import Comparison
-    from seq2seq.interface import SearchRequest, Text, Translation
-    from seq2seq.translator import Translator
+    from seq2seq.translate.translator import Translator
+    from seq2seq.translate.types import SearchRequest, Text, Translation
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Job:
 
     def texts(self, sources: Iterable[str]) -> "Iterator[Text]":
         """Yield every source as a text with the prefix and the phrases."""
-        from seq2seq.interface import Text
+        from seq2seq.translate.types import Text
 
         return (Text(source, self.prefix, self.phrases) for source in sources)
 
@@ -77,7 +77,7 @@ def load(
     threads: int = 0,
 ) -> "Translator":
     """Read the model or models for the engine that `options.Engine` describes; threads are CTranslate2's (0: all)."""
-    from seq2seq.translator import Translator
+    from seq2seq.translate.translator import Translator
 
     if engine == "pytorch":
         return Translator.load(folders, device, compiles=compile, shortlist=shortlist)
@@ -90,8 +90,8 @@ def load(
         )
     if len(folders) > 1:
         raise UserError(f"{len(folders)} models: only the pytorch engine translates with an ensemble")
-    from seq2seq.exchange.ctranslate2_engine import cached_export, load_export
     from seq2seq.settings.bundle import is_export
+    from seq2seq.translate.ctranslate2_engine import cached_export, load_export
 
     (folder,) = folders
     if not is_export(folder):
@@ -138,7 +138,7 @@ def translate(
 
     render formats a source and its translations as lines, by default in the job's format.
     """
-    from seq2seq.translator import CHUNK_LINES
+    from seq2seq.translate.translator import CHUNK_LINES
 
     start = out.inputs
     if start and lines.references is not None:
@@ -147,7 +147,7 @@ def translate(
     texts, kept = job.texts(to_translate), []
     with progress(lines.total, start, shown=shown) as advance:
         if workers > 1:
-            from seq2seq.distributed import processes
+            from seq2seq.apps.distributed import processes
 
             found = processes.stream(job.translator, texts, job.request, workers, first_line=start + 1)
         else:
@@ -195,7 +195,7 @@ def ray_workers(address: str | None) -> "RayWorkers | None":
     if address is None:
         return None
     with needing("ray"):
-        from seq2seq.distributed.ray_workers import RayWorkers
+        from seq2seq.apps.distributed.ray_workers import RayWorkers
     return RayWorkers(address)
 
 

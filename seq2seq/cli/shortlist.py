@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from seq2seq.cli import options, shared
-from seq2seq.drafts import resolve
 from seq2seq.errors import UserError
-from seq2seq.files import open_output, require_other, require_writable
+from seq2seq.storage.atomic import resolve
+from seq2seq.storage.output import open_output, require_other, require_writable
 
 File = Annotated[Path, options.files("--output", help="Shortlist to write.")]
 Best = Annotated[int, typer.Option(min=1, help="Most target subwords of each source subword.")]
@@ -46,8 +46,8 @@ def shortlist(
         require_writable(vmap)
         if resolve(vmap) == resolve(output):
             raise UserError(f"--output and --vmap are both {vmap}: name two files")
+    from seq2seq.data.prepare import prepare
     from seq2seq.settings.loading import load_config
-    from seq2seq.text.prepare import prepare
     from seq2seq.text.vocabulary import load_tokenizers
     from seq2seq.training.cooccurrence import learn_shortlist
 

@@ -18,9 +18,9 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.logging import RichHandler
 
+from seq2seq.apps.exchange.sources import imported
 from seq2seq.cli.streams import standard_streams
 from seq2seq.errors import StoppedError, UserError
-from seq2seq.exchange.sources import imported
 from seq2seq.settings.compose import (
     MAX_NAME,
     as_folder_name,
@@ -137,10 +137,10 @@ def analyse_tests(config: Config, folder: Path) -> None:
     """Write an analysis of the errors in a complete run's test translations to the run's folder."""
     import torch
 
-    from seq2seq.explain.analysis import PAGE, training_sources, write_analysis
+    from seq2seq.apps.explain.analysis import PAGE, training_sources, write_analysis
     from seq2seq.training.completion import read_translations
     from seq2seq.training.target_words import words_of_run
-    from seq2seq.translator import Translator
+    from seq2seq.translate.translator import Translator
 
     try:
         tests = read_translations(folder)

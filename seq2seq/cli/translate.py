@@ -9,11 +9,11 @@ from typing import Any
 
 import typer
 
+from seq2seq.apps.documents.document import is_document, require_plain, translate_document
 from seq2seq.cli import inputs, options, shared
-from seq2seq.documents.document import is_document, require_plain, translate_document
 from seq2seq.errors import UserError
-from seq2seq.files import open_output, read_lines, require_other
-from seq2seq.glossary import Glossary
+from seq2seq.storage.output import open_output, read_lines, require_other
+from seq2seq.text.glossary import Glossary
 
 HINT = "check the text, or give --model a model of the other direction"
 
@@ -92,7 +92,7 @@ def translate(
     terms = Glossary.parse(read_lines(glossary), str(glossary)) if glossary else None
     is_scored_as_json = as_json and (reference is not None or testset is not None)  # stderr is one JSON object
     folders = shared.choose_models(model, shown=not is_scored_as_json)
-    from seq2seq.interface import SearchRequest
+    from seq2seq.translate.types import SearchRequest
 
     settings = shared.search_settings(folders[0], changes)
     request = SearchRequest(settings=settings, n_best=n_best, banned=ban or [], glossary=terms)

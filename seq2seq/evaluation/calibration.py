@@ -13,8 +13,8 @@ from rich.table import Table
 from sacrebleu.metrics.chrf import CHRF
 
 from seq2seq.errors import UserError
-from seq2seq.interface import Translation
 from seq2seq.settings.bundle import Calibration, calibration_features
+from seq2seq.translate.types import Translation
 
 ACCEPTABLE = 40.0  # sentence chrF++
 LEAST = 200  # translations to learn from

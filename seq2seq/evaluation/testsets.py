@@ -4,7 +4,7 @@ from pathlib import Path
 from tarfile import TarError
 
 from seq2seq.errors import UserError
-from seq2seq.lines import Lines, refuse_bad_lines
+from seq2seq.storage.lines import Lines, refuse_bad_lines
 
 
 def load_testset(name: str, src_lang: str = "en", tgt_lang: str = "es") -> tuple[list[str], list[str]]:

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from seq2seq.model.ablations import ablate
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.recurrent.network import Recurrent
 from seq2seq.model.transformer import Transformer
+from seq2seq.model.variants.ablations import ablate
+from seq2seq.model.variants.recurrent.network import Recurrent
 from seq2seq.settings.model import ModelConfig
 
 

@@ -12,13 +12,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq.errors import UserError
-from seq2seq.interface import Compile
 from seq2seq.model import attention
 from seq2seq.model.agreement import agrees, make_example
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble, mean_log_probs
 from seq2seq.model.kernels import is_fused_kernels
 from seq2seq.model.native import NativeDecoder, require_compilable
+from seq2seq.translate.types import Compile
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seq2seq.model.trace import Trace
+from seq2seq.model.variants.trace import Trace
 from seq2seq.settings.model import ModelConfig
 
 PAD = 0

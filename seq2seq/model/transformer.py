@@ -15,7 +15,7 @@ from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_p
 from seq2seq.model.masks import padding_mask, target_mask
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
-from seq2seq.model.trace import Trace, aligning_layer, record_attention
+from seq2seq.model.variants.trace import Trace, aligning_layer, record_attention
 from seq2seq.settings.model import ModelConfig
 
 INIT_STD = 0.02

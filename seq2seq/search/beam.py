@@ -11,9 +11,9 @@ its present length, as in Hugging Face's `generate`; hypotheses that become bett
 
 from operator import itemgetter
 
-from seq2seq.interface import Candidate, Hypothesis
 from seq2seq.search.driver import Partial, Search, SearchTask
 from seq2seq.search.next_tokens import INF, NextTokens
+from seq2seq.translate.types import Candidate, Hypothesis
 
 _SCORE = itemgetter(0)
 _Continuation = tuple[float, int, Partial]  # score, token, the hypothesis that it continues

@@ -15,9 +15,9 @@ from functools import cached_property
 from itertools import chain
 
 from seq2seq.device import on_host, tensor_on
-from seq2seq.interface import Hypothesis
 from seq2seq.search.driver import Partial, Search, SearchTask
 from seq2seq.search.next_tokens import INF, NextTokens, require_numbers
+from seq2seq.translate.types import Hypothesis
 
 Phrase = tuple[int, ...]
 

@@ -13,10 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq.device import on_host, tensor_on
-from seq2seq.interface import Hypothesis
 from seq2seq.search.driver import Partial, Search, SearchTask
 from seq2seq.search.next_tokens import INF, NextTokens, require_numbers
 from seq2seq.settings.search import SearchConfig
+from seq2seq.translate.types import Hypothesis
 
 
 @dataclass(kw_only=True, slots=True)

@@ -12,8 +12,8 @@ from jaxtyping import Int32, Int64
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from seq2seq.drafts import replacing
 from seq2seq.errors import UserError
+from seq2seq.storage.atomic import replacing
 
 MULTIPLE = 64  # divides the number of allowed ids: a search finds the best tokens of a row in blocks of this size
 _FORMAT = "seq2seq-shortlist-1"  # increased when an older version could not read the file

@@ -22,9 +22,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError, in_short
-from seq2seq.extras import train_command
 from seq2seq.settings.bundle import first_line
 from seq2seq.settings.config import Config, flatten
+from seq2seq.settings.missing_packages import train_command
 from seq2seq.settings.rules import AUTO
 
 _MAX_SUGGESTIONS = 3

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from seq2seq.extras import train_command
 from seq2seq.settings.config import Config, walk
+from seq2seq.settings.missing_packages import train_command
 
 EXAMPLES = """\
 python train.py                                    the bundled corpus, some minutes on two CPU cores

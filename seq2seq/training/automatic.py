@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from seq2seq.data.augment import is_random
+from seq2seq.data.dataset import Pairs, PreparedData
+from seq2seq.data.loading import batches_an_epoch
 from seq2seq.model.build import build_without_values
 from seq2seq.settings import rules
 from seq2seq.settings.config import Config, flatten
-from seq2seq.text.augment import is_random
-from seq2seq.text.dataset import Pairs, PreparedData
-from seq2seq.text.loading import batches_an_epoch
 from seq2seq.text.vocabulary import Sizes
 from seq2seq.training.processes import agree, rank, uses_gpu
 from seq2seq.training.run_folder import write_config

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from seq2seq import __version__
-from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
-from seq2seq.pickled_weights import DamagedError
 from seq2seq.settings.model import DROPOUTS, ModelConfig
+from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.report import NETWORKS, front_matter
+from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
 
 _STEP = re.compile(r"(?:best-)?step=(\d+)")
 

@@ -14,11 +14,11 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer, WeightAveraging
 
+from seq2seq.data.batching import Batch
+from seq2seq.data.dataset import PreparedData, trained_length
 from seq2seq.errors import UserError
-from seq2seq.extras import resume_command
 from seq2seq.settings.config import Config
-from seq2seq.text.batching import Batch
-from seq2seq.text.dataset import PreparedData, trained_length
+from seq2seq.settings.missing_packages import resume_command
 from seq2seq.training.checkpoints import Checkpoints, ends_update
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.monitor import Meter, TranslationValidation

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from seq2seq.data.prepare import deciding_settings
 from seq2seq.errors import UserError
-from seq2seq.pickled_weights import DamagedError, read_pickled
 from seq2seq.settings.config import Config
-from seq2seq.text.prepare import deciding_settings
+from seq2seq.storage.pickled_weights import DamagedError, read_pickled
 from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.run_state import list_resumable, step_of

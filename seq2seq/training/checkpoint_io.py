@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from seq2seq.errors import UserError
-from seq2seq.extras import resume_command
+from seq2seq.settings.missing_packages import resume_command
 from seq2seq.training.run_state import list_checkpoints
 
 

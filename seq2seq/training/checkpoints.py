@@ -9,9 +9,9 @@ from typing import Any, cast
 import lightning as L
 from lightning.pytorch.callbacks import Checkpoint
 
+from seq2seq.data.batching import Batch
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
-from seq2seq.text.batching import Batch
 from seq2seq.training.kept_checkpoints import KeptCheckpoints
 from seq2seq.training.processes import rank
 

@@ -16,21 +16,20 @@ from rich.console import Console
 from torch import Tensor
 
 from seq2seq import __version__
-from seq2seq.bundle import Bundle, save_bundle
+from seq2seq.data.dataset import PreparedData, trained_length
+from seq2seq.data.loading import validation_loaders
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.evaluation.analysis import Translated
 from seq2seq.evaluation.metrics import score
 from seq2seq.evaluation.robustness import to_plain
-from seq2seq.extras import resume_command
-from seq2seq.files import read_lines
 from seq2seq.model.build import build_without_values
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.pickled_weights import DamagedError
 from seq2seq.settings.bundle import BundleConfig
 from seq2seq.settings.config import Config
+from seq2seq.settings.missing_packages import resume_command
 from seq2seq.settings.rules import AUTO
-from seq2seq.text.dataset import PreparedData, trained_length
-from seq2seq.text.loading import validation_loaders
+from seq2seq.storage.output import read_lines
+from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.averaging import mean_weights
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.measurement import (
@@ -48,6 +47,7 @@ from seq2seq.training.report import draw_curves, model_card, scores_table, write
 from seq2seq.training.run_files import write_text
 from seq2seq.training.run_state import list_checkpoints, step_of
 from seq2seq.training.target_words import target_words
+from seq2seq.translate.bundle import Bundle, save_bundle
 
 log = logging.getLogger(__name__)
 TRANSLATIONS = "translations"  # a run's folder with its translations of the test sets

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int32, Int64
 
+from seq2seq.data.dataset import Pairs
 from seq2seq.errors import UserError
 from seq2seq.search.shortlist import Shortlist
-from seq2seq.text.dataset import Pairs
 from seq2seq.text.tokenizer import PAD, SPECIAL_IDS
 from seq2seq.text.vocabulary import Tokenizers
 

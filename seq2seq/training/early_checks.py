@@ -5,9 +5,9 @@ import logging
 from pathlib import Path
 
 from seq2seq.errors import UserError
-from seq2seq.extras import missing, resume_command
 from seq2seq.settings.config import Config, flatten, walk
 from seq2seq.settings.loading import load_config
+from seq2seq.settings.missing_packages import missing, resume_command
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.run_state import COMPLETE, NOTHING, read_results, state_of, step_of
 

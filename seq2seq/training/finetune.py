@@ -5,15 +5,15 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from seq2seq.bundle import load_bundle
 from seq2seq.errors import UserError
-from seq2seq.files import find_model
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.bundle import CONFIG, read_config
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import DROPOUTS
+from seq2seq.storage.output import find_model
 from seq2seq.text.vocabulary import FILE, Sizes
+from seq2seq.translate.bundle import load_bundle
 
 log = logging.getLogger(__name__)
 _NEW_VOCABULARY = {

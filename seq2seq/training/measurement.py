@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from sacrebleu.metrics.chrf import CHRF
 
-from seq2seq.bundle import Bundle
+from seq2seq.data.corpus import Pair
 from seq2seq.errors import UserError
 from seq2seq.evaluation.calibration import LEAST, Reliability, are_acceptable, calibrate, measure_reliability
 from seq2seq.evaluation.faults import invented_share
 from seq2seq.evaluation.robustness import Family, make_probes, measure
-from seq2seq.interface import Translation
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.config import Config
-from seq2seq.text.corpus import Pair
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import Bundle
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Translation
 
 log = logging.getLogger(__name__)
 _WORST = 20  # translations in the model card

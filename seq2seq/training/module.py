@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seq2seq.data.batching import Batch
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO, LONGEST_WARMUP, WARMUP
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
 from seq2seq.training.loss import cross_entropy, r_drop_loss
 from seq2seq.training.muon import MuonAdamW

@@ -13,14 +13,14 @@ from lightning.pytorch.callbacks import Callback, Timer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn
 
+from seq2seq.data.batching import Batch
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.checkpoints import ends_update, validates_now
 from seq2seq.training.module import TranslationModule, metric_of
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 log = logging.getLogger(__name__)
 

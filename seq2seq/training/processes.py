@@ -16,11 +16,11 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_only
 
-from seq2seq.cache import identity_of
 from seq2seq.errors import UserError
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.storage.cache import identity_of
 
 log = logging.getLogger(__name__)
 PATIENCE = timedelta(minutes=10)  # to wait for another process

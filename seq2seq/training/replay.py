@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seq2seq.data.batching import LADDER_TOKENS, Batch
 from seq2seq.errors import in_short, is_out_of_memory
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
-from seq2seq.text.batching import LADDER_TOKENS, Batch
 from seq2seq.training.processes import uses_gpu
 
 MOST_SHAPES = 64  # more shapes are computed without a recording: each recording takes time and memory

@@ -12,13 +12,13 @@ import lightning as L
 import torch
 from rich.console import Console
 
+from seq2seq.data.dataset import PreparedData
+from seq2seq.data.filters import drop_table
+from seq2seq.data.loading import mixture_table, training_feed, validation_loaders
+from seq2seq.data.prepare import corpus_digests, open_prepared, prepare_folder
 from seq2seq.device import prepare, tf32_products
 from seq2seq.errors import UserError, in_short, is_out_of_memory
 from seq2seq.settings.config import Config
-from seq2seq.text.dataset import PreparedData
-from seq2seq.text.filters import drop_table
-from seq2seq.text.loading import mixture_table, training_feed, validation_loaders
-from seq2seq.text.prepare import corpus_digests, open_prepared, prepare_folder
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
 from seq2seq.training.checkpoint_files import describe_run

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seq2seq.drafts import WORK, replacing
 from seq2seq.errors import StoppedError, UserError
-from seq2seq.extras import resume_command
-from seq2seq.locks import holder_of, is_held, unlock
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
+from seq2seq.settings.missing_packages import resume_command
+from seq2seq.storage.atomic import WORK, replacing
+from seq2seq.storage.locks import holder_of, is_held, unlock
 from seq2seq.training.run_state import COMPLETE, list_checkpoints, list_resumable, read_results, state_of, step_of
 
 LOCK = "lock"  # in a run's folder: the process that trains in it holds the lock

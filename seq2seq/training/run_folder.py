@@ -9,11 +9,11 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.drafts import WORK, is_abandoned
+from seq2seq.data.prepare import corpus_digests
 from seq2seq.errors import UserError
-from seq2seq.locks import is_held, lock
 from seq2seq.settings.config import Config, to_plain
-from seq2seq.text.prepare import corpus_digests
+from seq2seq.storage.atomic import WORK, is_abandoned
+from seq2seq.storage.locks import is_held, lock
 from seq2seq.training.checkpoint_files import describe_run, newest_checkpoint, require_same_run
 from seq2seq.training.checkpoint_io import link
 from seq2seq.training.checkpoints import RECORD

@@ -4,11 +4,11 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from seq2seq.data.dataset import Pairs
+from seq2seq.data.prepare import find_prepared
 from seq2seq.errors import UserError
 from seq2seq.evaluation.faults import separates_words, word_forms
 from seq2seq.settings.loading import load_config
-from seq2seq.text.dataset import Pairs
-from seq2seq.text.prepare import find_prepared
 from seq2seq.text.vocabulary import load_tokenizers
 from seq2seq.training.run_files import write_text
 

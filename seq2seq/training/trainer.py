@@ -8,8 +8,8 @@ from typing import Any
 
 import lightning as L
 
+from seq2seq.data.dataset import PreparedData
 from seq2seq.settings.config import Config
-from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoint_io import DurableIO
 from seq2seq.training.loggers import make_loggers

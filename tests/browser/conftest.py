@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.server_process import REPOSITORY, ServerProcess
-from seq2seq.explain.page import write_page
+from seq2seq.apps.explain.page import write_page
 from tests.browser.watched import Watched
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -92,7 +92,7 @@ def served(chromium: Any) -> Iterator[Any]:
         name = route.request.url.rsplit("/", 1)[1]
         if not name:
             return route.fulfill(body="<div id=place></div>", content_type="text/html")
-        body = (files("seq2seq.explain") / "viewer" / name).read_text(encoding="utf-8")
+        body = (files("seq2seq.apps.explain") / "viewer" / name).read_text(encoding="utf-8")
         return route.fulfill(body=body, content_type="text/javascript")
 
     page = chromium.new_page()

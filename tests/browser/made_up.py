@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from seq2seq.bundle import load_bundle
-from seq2seq.explain.assembly import assemble
+from seq2seq.apps.explain.assembly import assemble
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import load_bundle
+from seq2seq.translate.translator import Translator
 
 BUNDLE = Path(__file__).parents[2] / "data" / "model"  # its vocabulary has whole words
 SOURCE, TARGET = "The black cat drank milk.", "El gato negro bebió leche."

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from seq2seq.apps.explain.analysis_page import write_analysis_page
 from seq2seq.evaluation.analysis import Translated, analyse
-from seq2seq.explain.analysis_page import write_analysis_page
 from tests.browser.watched import Watched
 
 pytestmark = pytest.mark.browser

@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from benchmarks.browser import ASK
-from seq2seq.bundle import Bundle, load_bundle, save_bundle
-from seq2seq.explain import model_page
-from seq2seq.explain.assembly import assemble
-from seq2seq.explain.interventions import Interventions
-from seq2seq.explain.model_page import export_html, quantised
+from seq2seq.apps.explain import model_page
+from seq2seq.apps.explain.assembly import assemble
+from seq2seq.apps.explain.interventions import Interventions
+from seq2seq.apps.explain.model_page import export_html, quantised
 from seq2seq.model import attention
 from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
@@ -24,7 +23,8 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
+from seq2seq.translate.translator import Translator
 from tests.browser.watched import Watched
 
 pytestmark = pytest.mark.browser

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 from tests.fuzz.mutating import LASTING, SECRET, arbitrary, mutated, mutated_bytes, refusal_of
 
 pytestmark = pytest.mark.slow
@@ -157,7 +157,7 @@ def marian(folder: Path) -> Path:
 @LASTING
 @given(data=st.data())
 def test_odd_settings_of_an_imported_model(data: st.DataObject, marian: Path, folder: Path) -> None:
-    from seq2seq.exchange.huggingface_import import import_huggingface
+    from seq2seq.apps.exchange.huggingface_import import import_huggingface
 
     shutil.rmtree(folder / "imported", ignore_errors=True)
     changed = shutil.copytree(marian, folder / "changed", dirs_exist_ok=True)
@@ -178,8 +178,8 @@ def test_odd_settings_of_an_imported_model(data: st.DataObject, marian: Path, fo
 @given(data=st.data())
 def test_odd_settings_of_an_export(data: st.DataObject, bundle_folder: Path, folder: Path) -> None:
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    from seq2seq.exchange.ctranslate2 import export_ctranslate2
-    from seq2seq.exchange.ctranslate2_engine import load_export
+    from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
+    from seq2seq.translate.ctranslate2_engine import load_export
 
     if not (folder / "export").exists():
         export_ctranslate2(bundle_folder, folder / "export")

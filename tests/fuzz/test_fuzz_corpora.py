@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from seq2seq.glossary import Glossary
+from seq2seq.data.corpus import Pair, open_corpora, read_pairs
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.corpus import Pair, open_corpora, read_pairs
+from seq2seq.text.glossary import Glossary
 from tests.fuzz import seeds
 from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 

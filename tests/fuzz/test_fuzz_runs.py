@@ -17,9 +17,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.locks import unlock
-from seq2seq.pickled_weights import DamagedError
 from seq2seq.settings.loading import load_config
+from seq2seq.storage.locks import unlock
+from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.early_checks import find_existing

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seq2seq.apps.serve.app import create_app
+from seq2seq.apps.serve.limits import Limits
+from seq2seq.apps.serve.service import Service
 from seq2seq.cli import serve as cli_serve
-from seq2seq.serve.app import create_app
-from seq2seq.serve.limits import Limits
-from seq2seq.serve.service import Service
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 from tests.fuzz import seeds
 from tests.fuzz.mutating import LASTING, SECRET, arbitrary, mutated
 from tests.unit.serve.schemas import check_answer

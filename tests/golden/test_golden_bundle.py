@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 FOLDER = Path(__file__).parent
 EXPECTED = FOLDER / "translations.json"

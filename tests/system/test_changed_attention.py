@@ -25,7 +25,7 @@ attention.attention_weights = relu_weights
 if sys.argv[1] == "train":
     main(sys.argv[2:])
 else:
-    from seq2seq.translator import Translator
+    from seq2seq.translate.translator import Translator
     print(*Translator.load("runs/relu", "cpu", compiles="off").translate(sys.stdin.read().splitlines()), sep="\\n")
 """
 SETTINGS = (

@@ -10,9 +10,9 @@ import torch
 from launcher import Launcher
 from small_run import BASE, PAIR, VARIANTS, checkpoints, fails_in_one_line, last_weights, logged, newest_update
 
-from seq2seq.bundle import load_bundle
 from seq2seq.training.run_files import read_run
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import load_bundle
+from seq2seq.translate.translator import Translator
 from tests.toy import PAIRS
 
 pytestmark = pytest.mark.system

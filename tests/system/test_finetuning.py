@@ -9,7 +9,7 @@ from launcher import Launcher
 from small_run import RUN, fails_in_one_line
 from torch import Tensor
 
-from seq2seq.bundle import load_bundle
+from seq2seq.translate.bundle import load_bundle
 from tests.toy import PAIRS, TINY, write_corpus
 
 pytestmark = pytest.mark.system

@@ -12,13 +12,13 @@ from small_run import BASE, validated
 from torch import Tensor
 from torch.testing import assert_close
 
+from seq2seq.data.batching import Batch, collate
 from seq2seq.device import prepare
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch, collate
 from seq2seq.training.module import TranslationModule
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 from tests.toy import write_corpus
 
 pytestmark = [

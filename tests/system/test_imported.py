@@ -13,9 +13,9 @@ from torch.testing import assert_close
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
 from benchmarks.checkpoints import write_checkpoint
-from seq2seq.bundle import load_bundle
 from seq2seq.cli import app, main
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import load_bundle
+from seq2seq.translate.translator import Translator
 from tests.toy import PAIRS, TINY
 
 pytestmark = pytest.mark.system

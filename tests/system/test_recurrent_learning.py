@@ -10,14 +10,14 @@ import torch
 from launcher import Launcher
 from small_run import PAIR, VARIANTS, logged
 
-from seq2seq.engine import Engine
-from seq2seq.interface import Source
+from seq2seq.data.batching import collate
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import collate
 from seq2seq.training.module import TranslationModule
+from seq2seq.translate.engine import Engine
+from seq2seq.translate.types import Source
 
 pytestmark = pytest.mark.system
 V, UPDATES = 16, 300

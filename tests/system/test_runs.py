@@ -10,7 +10,7 @@ from launcher import Launcher
 from small_run import BASE, validated
 
 from seq2seq.cli import app, main
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 from tests.toy import write_corpus
 
 pytestmark = pytest.mark.system

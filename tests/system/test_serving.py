@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from benchmarks.server_process import REPOSITORY, ServerProcess
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 pytestmark = pytest.mark.system
 

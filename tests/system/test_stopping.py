@@ -11,7 +11,7 @@ import torch
 from launcher import Launcher
 from small_run import BASE, PAIR, VARIANTS, fails_in_one_line, last_weights, logged, newest_update, validated
 
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 from tests.toy import PAIRS
 
 pytestmark = pytest.mark.system

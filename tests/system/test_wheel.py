@@ -83,7 +83,8 @@ def test_the_wheel_holds_the_settings_and_the_corpus_and_nothing_beside_the_pack
 
 
 def test_the_clone_cannot_be_imported(installed: Installed):
-    code = "import seq2seq, seq2seq.settings.compose; from seq2seq.extras import install_command as install; "
+    code = "import seq2seq, seq2seq.settings.compose\n"
+    code += "from seq2seq.settings.missing_packages import install_command as install\n"
     code += "print(seq2seq.__file__, install('serve'))"
     status, out, err = installed.run("python", "-c", code)
     assert status == 0, err

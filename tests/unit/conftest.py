@@ -12,7 +12,6 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
-from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.cli import app, main, translate_app
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
@@ -22,7 +21,8 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.translate.translator import Translator
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"  # of a trained model
 SENTENCES = [

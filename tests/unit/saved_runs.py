@@ -7,7 +7,6 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.model.build import build_model
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.model import ModelConfig
@@ -16,6 +15,7 @@ from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
+from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle
 
 METRICS = "step,loss,seconds,val_loss,val_bleu\n2,5.0,30.0,,\n4,,,3.5,20.25\n6,4.0,90.0,3.0,18.5\n"
 

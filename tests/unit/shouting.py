@@ -1,9 +1,9 @@
-"""A model that puts words into capitals and keeps strings as `seq2seq.kept` does."""
+"""A model that puts words into capitals and keeps strings as `seq2seq.translate.kept` does."""
 
 from collections.abc import Sequence
 
-from seq2seq.documents.keeping import Translate, translate_marked
-from seq2seq.documents.marked import Marked
+from seq2seq.apps.documents.keeping import Translate, translate_marked
+from seq2seq.apps.documents.marked import Marked
 from seq2seq.text.masks import Masker
 
 FIND = Masker(0, is_spelt=True).mask

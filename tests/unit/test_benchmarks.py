@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.engine import Engine
-from seq2seq.interface import Source
+from seq2seq.data.batching import Batch
 from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import EOS, PAD
 from seq2seq.training.loss import cross_entropy
 from seq2seq.training.module import TranslationModule
+from seq2seq.translate.engine import Engine
+from seq2seq.translate.types import Source
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -26,7 +26,7 @@ from benchmarks.command import options_of
 from benchmarks.data import drawn_pairs, epochs_of
 from benchmarks.ours import Updates
 from benchmarks.race import race
-from seq2seq.exchange.huggingface import to_marian
+from seq2seq.apps.exchange.huggingface import to_marian
 
 VOCAB = 30
 CONFIG = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2, dropout=0.1)

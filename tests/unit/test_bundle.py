@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.bundle import Calibration
@@ -17,6 +16,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
+from seq2seq.translate.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 
 TEXTS = [
     f"The {a} {b} is {c}." for a in ("red", "big", "old") for b in ("dog", "cat", "house") for c in ("here", "new")
@@ -68,7 +68,7 @@ def full(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("operation", ["seq2seq.bundle.save_file", "pathlib.Path.rename"])
+@pytest.mark.parametrize("operation", ["seq2seq.translate.bundle.save_file", "pathlib.Path.rename"])
 def test_a_failed_save_leaves_the_bundle_as_before(
     bundle: Bundle, folder: Path, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:

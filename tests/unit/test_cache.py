@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq import cache
-from seq2seq.cache import cached_folder
 from seq2seq.errors import UserError
 from seq2seq.settings.data import cache_root
+from seq2seq.storage import cache
+from seq2seq.storage.cache import cached_folder
 
 PYTHON_PATH = {"PYTHONPATH": str(Path(__file__).parents[2])}
 
@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_read_just_now_is_not_damaged(tmp_path: Path, mo
 
 def test_what_a_killed_build_leaves_is_swept_away(tmp_path: Path):
     code = (
-        "import os, pathlib, sys, signal; from seq2seq.cache import cached_folder\n"
+        "import os, pathlib, sys, signal; from seq2seq.storage.cache import cached_folder\n"
         "def die(folder):\n"
         "    (folder / 'stale').write_text('half of it')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

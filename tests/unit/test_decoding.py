@@ -6,14 +6,14 @@ import pytest
 import torch
 from sacrebleu import sentence_chrf
 
-from seq2seq.engine import Engine
 from seq2seq.errors import UserError
-from seq2seq.glossary import Glossary
-from seq2seq.interface import Source, Text
+from seq2seq.text.glossary import Glossary
 from seq2seq.text.tokenizer import BOS, EOS
-from seq2seq.translation import MAX_SOURCE_TOKENS, Segmenter
-from seq2seq.translator import Translator
-from seq2seq.words import align_words
+from seq2seq.text.words import align_words
+from seq2seq.translate.engine import Engine
+from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS, Segmenter
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Source, Text
 from tests.thin import thin
 from tests.unit.conftest import GOLDEN
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.drafts import WORK, claimed, complete_replacement, draft_of, is_abandoned, replacing
 from seq2seq.errors import UserError
-from seq2seq.files import find_model
+from seq2seq.storage.atomic import WORK, claimed, complete_replacement, draft_of, is_abandoned, replacing
+from seq2seq.storage.output import find_model
 
 
 def write(folder: Path, text: str, own: set[str] | None = None) -> None:
@@ -181,7 +181,7 @@ def test_a_link_stays_and_its_folder_keeps_its_permissions(tmp_path: Path) -> No
 COUNT = """
 import sys, time
 from pathlib import Path
-from seq2seq.drafts import claimed
+from seq2seq.storage.atomic import claimed
 from seq2seq.errors import UserError
 counter, done = Path("counter"), 0
 while done < 50:
@@ -206,7 +206,7 @@ def test_an_output_has_one_writer_at_a_time_though_each_removes_its_lock(tmp_pat
 
 
 def test_a_folder_that_another_process_writes_locks_the_files_in_it(tmp_path: Path) -> None:
-    code = "import sys; from pathlib import Path; from seq2seq.drafts import replacing\nwith replacing(Path('a')): pass"
+    code = "from pathlib import Path; from seq2seq.storage.atomic import replacing\nwith replacing(Path('a')): pass"
     with claimed(tmp_path, inside=True):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, stderr=subprocess.PIPE)

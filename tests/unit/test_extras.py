@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq import extras
 from seq2seq.errors import UserError
-from seq2seq.extras import install_command, needing, resume_command, train_command
+from seq2seq.settings import missing_packages as extras
 from seq2seq.settings.compose import parse
+from seq2seq.settings.missing_packages import install_command, needing, resume_command, train_command
 
 REPOSITORY = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -27,7 +27,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         'Requires-Dist: fastapi>=0.115; extra == "serve"\nRequires-Dist: uvicorn; extra == "serve"\n'
         'Requires-Dist: pytest; extra == "test"\n'
     )
-    monkeypatch.setattr(extras, "__file__", str(tmp_path / "seq2seq" / "extras.py"))
+    monkeypatch.setattr(extras, "__file__", str(tmp_path / "seq2seq" / "settings" / "missing_packages.py"))
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 

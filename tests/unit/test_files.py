@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.files import count_lines, find_model, open_output, read_lines, require_other, require_writable
-from seq2seq.lines import MAX_LINE
+from seq2seq.storage.lines import MAX_LINE
+from seq2seq.storage.output import count_lines, find_model, open_output, read_lines, require_other, require_writable
 
 
 def test_lines_end_with_lf_or_crlf_and_with_nothing_else(tmp_path):
@@ -133,13 +133,13 @@ def test_the_newest_model_is_found_unless_latest_points_at_one(runs):
 
 def test_without_a_run_a_clone_has_its_own_model(runs, tmp_path, monkeypatch):
     empty, root = tmp_path / "none", tmp_path / "clone"
-    monkeypatch.setattr("seq2seq.files.clone", lambda: root)
+    monkeypatch.setattr("seq2seq.storage.output.clone", lambda: root)
     with pytest.raises(UserError, match=r"there is no model under .*none: train one with"):
         find_model(None, empty)
     (root / "data/model").mkdir(parents=True)
     assert find_model(None, empty) == root / "data" / "model"
     assert find_model(None, runs) == runs / "new" / "model"
-    monkeypatch.setattr("seq2seq.files.clone", lambda: None)
+    monkeypatch.setattr("seq2seq.storage.output.clone", lambda: None)
     with pytest.raises(UserError, match="there is no model"):
         find_model(None, empty)
 
@@ -176,7 +176,7 @@ def test_a_command_killed_before_its_file_has_its_name_writes_no_line_twice(tmp_
                     out.commit(number)
 
     with monkeypatch.context() as killed:
-        killed.setattr("seq2seq.files.put", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        killed.setattr("seq2seq.storage.output.put", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             write()
     write()

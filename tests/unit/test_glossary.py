@@ -2,7 +2,7 @@ import jaxtyping
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.glossary import Glossary
+from seq2seq.text.glossary import Glossary
 
 
 def test_terms_are_found_as_whole_words_whatever_their_case():

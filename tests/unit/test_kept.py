@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.interface import Hypothesis, SearchRequest, Text
-from seq2seq.kept import Found, keep
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translation import Segment, Segmenter
-from seq2seq.translator import Translator
+from seq2seq.translate.kept import Found, keep
+from seq2seq.translate.segmenter import Segment, Segmenter
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Hypothesis, SearchRequest, Text
 
 TEXTS = ["Call 0 1 2 3 4 5 6 7 8 9 now: it is < late >.", "Llama ya a las 10:45 o siete.", "At 9, Es tarde veinte."]
 BUNDLE = Path(__file__).parents[1] / "golden" / "bundle"

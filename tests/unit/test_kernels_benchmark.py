@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks import kernels, shapes
 from benchmarks.kernels import BASE, MODERN, TRAININGS
+from seq2seq.data.dataset import Pairs
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.dataset import Pairs
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from seq2seq.bundle import load_bundle
 from seq2seq.errors import UserError
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.translate.bundle import load_bundle
 
 
 class Payload:
@@ -114,7 +114,7 @@ def test_long_values_are_not_repeated(forged: Path, key: str) -> None:
 def test_a_thousand_layers_without_weights_are_not_built(forged: Path) -> None:
     edit(forged, "model", "num_encoder_layers", value=1000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq.bundle.build_without_values", lambda *_: pytest.fail("it was built"))
+        patch.setattr("seq2seq.translate.bundle.build_without_values", lambda *_: pytest.fail("it was built"))
         refuse(forged, r"model.safetensors does not belong to its config.json: \d+ tensors are no 1002 layers")
 
 
@@ -138,7 +138,7 @@ def test_weights_that_do_not_fit_into_memory_are_refused(
     def load(path: Path) -> None:
         raise error
 
-    monkeypatch.setattr("seq2seq.bundle.load_file", load)
+    monkeypatch.setattr("seq2seq.translate.bundle.load_file", load)
     refuse(forged, r"model.safetensors does not fit into memory \(.+\): use a machine with more")
 
 

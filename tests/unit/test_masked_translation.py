@@ -6,17 +6,17 @@ import pytest
 import torch
 from echo import TEXTS, EchoModel
 
-from seq2seq.glossary import Glossary
-from seq2seq.interface import Hypothesis, Text
-from seq2seq.kept import insert
 from seq2seq.model.build import build_model
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
+from seq2seq.text.glossary import Glossary
 from seq2seq.text.masks import Masked
 from seq2seq.text.tokenizer import train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translator import Translator
+from seq2seq.translate.kept import insert
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Hypothesis, Text
 
 LINES = [
     "Ella ve https://x.org/a  ya.",

@@ -19,13 +19,13 @@ LENGTH = 20_000  # repetitions; in quadratic time they take many seconds
 SECONDS = 1.0  # of processor time; in linear time a search takes milliseconds
 CHARACTERS = "a1 _-/<>&;:.\"'=\n\tñ(){}[]\\#%$@!?,*`~|+^A"
 ONLY = {  # the method that the project uses, where it is not a search
-    "seq2seq.documents.markdown._BLOCK_START.0": "match",
-    "seq2seq.documents.markdown._BREAK.0": "fullmatch",
-    "seq2seq.documents.subtitles._DASH.0": "match",
-    "seq2seq.documents.tree._TAG.0": "match",
+    "seq2seq.apps.documents.markdown._BLOCK_START.0": "match",
+    "seq2seq.apps.documents.markdown._BREAK.0": "fullmatch",
+    "seq2seq.apps.documents.subtitles._DASH.0": "match",
+    "seq2seq.apps.documents.tree._TAG.0": "match",
     "seq2seq.settings.bundle._HUB_NAME.0": "fullmatch",
 }
-BOUNDED = {"seq2seq.segments._LAST_WORDS.0": 24}  # the most characters that it is given
+BOUNDED = {"seq2seq.text.sentences._LAST_WORDS.0": 24}  # the most characters that it is given
 REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT)
 
 

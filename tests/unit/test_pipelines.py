@@ -8,8 +8,8 @@ import pytest
 
 import seq2seq
 from seq2seq import Translator, pipeline
+from seq2seq.apps.pipeline import TranslationPipeline
 from seq2seq.errors import UserError
-from seq2seq.pipelines import TranslationPipeline
 
 BUNDLE = Path(__file__).parents[1] / "golden" / "bundle"
 CAT, COW = "The cat sees the milk.", "The cow brings an apple."
@@ -36,7 +36,7 @@ def test_a_text_gives_a_list_and_a_list_of_texts_a_list_of_dictionaries(translat
 
 
 def test_a_generator_is_read_bit_by_bit(translate: TranslationPipeline, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("seq2seq.pipelines.CHUNK_LINES", 1)
+    monkeypatch.setattr("seq2seq.apps.pipeline.CHUNK_LINES", 1)
     given: list[str] = []
 
     def texts() -> Iterator[str]:

@@ -8,12 +8,12 @@ import torch
 from echo import EchoModel, EchoState
 from torch import Tensor
 
-from seq2seq.interface import Text
 from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Text
 from tests.thin import thin
 
 KINDS = {

@@ -9,10 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
-from seq2seq.engine import Engine
 from seq2seq.errors import UserError
-from seq2seq.interface import Hypothesis, Source
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
@@ -20,7 +17,10 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import Bundle, BundleConfig, load_bundle, save_bundle
+from seq2seq.translate.engine import Engine
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Hypothesis, Source
 
 V = 7  # of which 3 can be produced: not PAD, UNK, BOS and EOS
 SOURCES = [[4, 5, 6, 5], [6], [5, 4], [4, 4, 6, 6, 5, 4], []]
@@ -102,7 +102,7 @@ def test_a_bundle_comes_back_and_translates_alike(recurrent_bundle: Bundle, tmp_
 @pytest.mark.parametrize(("package", "name"), [("ctranslate2", "ctranslate2"), ("transformers", "huggingface")])
 def test_other_programs_refuse_it_in_one_line(tmp_path: Path, package: str, name: str) -> None:
     pytest.importorskip(package, reason=f"{package} is not installed")
-    export = getattr(importlib.import_module(f"seq2seq.exchange.{name}"), f"export_{name}")
+    export = getattr(importlib.import_module(f"seq2seq.apps.exchange.{name}"), f"export_{name}")
     message = "^[^\n]*architecture=recurrent: CTranslate2 and Hugging Face have no such[^\n]*$"
     with pytest.raises(UserError, match=message):
         export(tmp_path / "model", tmp_path / "export")

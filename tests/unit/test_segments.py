@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.segments import number_words, split_text
+from seq2seq.text.sentences import number_words, split_text
 
 ANY_TEXT = st.text(alphabet="abAB .,;:?!…\n\t。é😀\0¿“\"'”)—1", max_size=200)
 

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
+from seq2seq.apps.explain.explanation import explain
+from seq2seq.apps.serve.app import create_app
+from seq2seq.apps.serve.service import Service
 from seq2seq.cli import serve as cli_serve
-from seq2seq.explain.explanation import explain
-from seq2seq.serve.app import create_app
-from seq2seq.serve.service import Service
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "attention.md"
 

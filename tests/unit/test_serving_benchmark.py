@@ -1,7 +1,7 @@
 """What the benchmark of the server sends stays within the limits of a request."""
 
 from benchmarks import attacks, serving
-from seq2seq.serve.limits import Limits
+from seq2seq.apps.serve.limits import Limits
 
 
 def test_every_attack_stays_within_the_limits_of_a_request():

@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq import engine
-from seq2seq.engine import Engine
-from seq2seq.interface import Compile
 from seq2seq.model.decoders import TextbookDecoder
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.search import shortlist as module
 from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.search import SearchConfig
+from seq2seq.translate import engine
+from seq2seq.translate.engine import Engine
+from seq2seq.translate.types import Compile
 from tests.thin import thin
 from tests.unit.searches import (
     MODERN,

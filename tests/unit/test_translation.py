@@ -10,7 +10,7 @@ import torch
 
 import seq2seq
 from seq2seq import Text, Translator, UserError
-from seq2seq.bundle import load_bundle
+from seq2seq.translate.bundle import load_bundle
 
 TEXTS = ["The cat drank the milk.", "Ella ve."]
 

@@ -6,15 +6,15 @@ import pytest
 import torch
 from echo import TEXTS, echo_translator
 
-from seq2seq.bundle import load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translation import MAX_SOURCE_TOKENS
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import load_bundle, save_bundle
+from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS
+from seq2seq.translate.translator import Translator
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seq2seq import engine
-from seq2seq.engine import Engine
 from seq2seq.errors import UserError
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.settings.search import SearchConfig
+from seq2seq.translate import engine
+from seq2seq.translate.engine import Engine
 from tests.thin import thin
 from tests.unit.searches import MODERN, SEARCHES, assert_alike, random_model, search, sources
 

@@ -1,4 +1,4 @@
-from seq2seq.words import align_words, word_of_subwords
+from seq2seq.text.words import align_words, word_of_subwords
 
 
 def test_subwords_belong_to_the_words_that_splitting_the_text_gives():

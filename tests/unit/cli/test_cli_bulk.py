@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2seq.distributed import bulk
-from seq2seq.files import output_folder
+from seq2seq.apps.distributed import bulk
+from seq2seq.storage.output import output_folder
 
 pytestmark = pytest.mark.slow
 
@@ -110,7 +110,7 @@ def test_what_another_job_wrote_is_not_taken_for_finished(translate, mono: Path,
     assert error in translate("--beam", 1)[2]
     for name, value in (
         ("seq2seq.device.default_dtype", lambda _: torch.bfloat16),
-        ("seq2seq.distributed.bulk.__version__", "9"),
+        ("seq2seq.apps.distributed.bulk.__version__", "9"),
     ):
         with monkeypatch.context() as patched:
             patched.setattr(name, value)

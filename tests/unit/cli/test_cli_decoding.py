@@ -10,9 +10,9 @@ import pytest
 from saved_runs import write_recurrent_bundle
 
 from seq2seq.errors import UserError
-from seq2seq.extras import install_command
-from seq2seq.interface import Text
-from seq2seq.translator import Translator
+from seq2seq.settings.missing_packages import install_command
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Text
 
 ROOT = Path(__file__).parents[3]
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
@@ -101,7 +101,7 @@ def test_ctranslate2_is_refused_with_compile_or_without_its_package(run, monkeyp
     assert status == 1
     assert err == "error: --compile on is for the pytorch engine, and --engine is ctranslate2: leave one of them out\n"
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    monkeypatch.delitem(sys.modules, "seq2seq.exchange.ctranslate2_engine", raising=False)
+    monkeypatch.delitem(sys.modules, "seq2seq.translate.ctranslate2_engine", raising=False)
     status, _, err = run("hola", "--engine", "ctranslate2")
     assert status == 1
     assert err == f"error: this needs the package ctranslate2: {install_command('ctranslate2')}\n"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.data import pipeline
+from seq2seq.data.prepare import prepare
 from seq2seq.settings.compose import compose
-from seq2seq.text import pipeline
-from seq2seq.text.prepare import prepare
 from seq2seq.text.vocabulary import FILE
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.slow
 def test_an_interrupted_file_goes_on_as_if_nothing_had_happened_unless_something_changed(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
+    monkeypatch.setattr("seq2seq.translate.translator.CHUNK_LINES", 3)
     source, terms, complete, broken = (tmp_path / name for name in ("in.en", "terms.tsv", "complete.es", "broken.es"))
     source.write_text("\n".join(f"The cat {number}." for number in range(10)))
     terms.write_text("# old\nsee\tve\n")
@@ -51,7 +51,7 @@ def test_an_interrupted_file_goes_on_as_if_nothing_had_happened_unless_something
 
 @pytest.mark.slow
 def test_without_resume_the_same_command_says_what_it_begins_anew(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 1)
+    monkeypatch.setattr("seq2seq.translate.translator.CHUNK_LINES", 1)
     source, output = tmp_path / "in.en", tmp_path / "out.es"
     source.write_text("The cat.\n" * 3)
     options = ("--input", source, "--output", output, "--max-length", "2")

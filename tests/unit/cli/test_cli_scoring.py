@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
 TARGETS = ["El gato", "", "Ella", "niños"]
@@ -41,7 +41,7 @@ def test_given_translations_are_scored(score, translator):
 
 
 def test_scores_are_of_float32_products_where_translation_is_in_bf16(score, translator, bundle_folder, monkeypatch):
-    monkeypatch.setattr("seq2seq.engine.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
+    monkeypatch.setattr("seq2seq.translate.engine.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
     scores = [json.loads(line)["score"] for line in score("--json")[1].splitlines()]
     exact, rounded = (
         [pair.score for pair in Translator.load(bundle_folder, "cpu", dtype).score(LINES, TARGETS)]

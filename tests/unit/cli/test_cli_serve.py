@@ -8,11 +8,11 @@ import pytest
 import typer
 from fastapi import FastAPI
 
+from seq2seq.apps.serve.app import create_app
+from seq2seq.apps.serve.service import Service
 from seq2seq.cli import main
 from seq2seq.errors import UserError
-from seq2seq.extras import install_command
-from seq2seq.serve.app import create_app
-from seq2seq.serve.service import Service
+from seq2seq.settings.missing_packages import install_command
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
         socket.close()
         on_start()
 
-    monkeypatch.setattr("seq2seq.serve.server.run", run)
+    monkeypatch.setattr("seq2seq.apps.serve.server.run", run)
     return runs
 
 
@@ -63,7 +63,7 @@ def test_options_become_limits_and_allowed_hosts(serve: Any, served: Any, monkey
         hosts.extend(allowed_hosts)
         return create_app(service)
 
-    monkeypatch.setattr("seq2seq.serve.app.create_app", create)
+    monkeypatch.setattr("seq2seq.apps.serve.app.create_app", create)
     sizes = ("--char-limit", "77", "--batch-limit", "5", "--max-batch", "3", "--waiting-chars", "88", "--timeout", "9")
     serve(*sizes, "--host", "localhost", "--allowed-host", "a.example", "--allowed-host", "b.example")
     limits = served[0][0].limits
@@ -117,7 +117,7 @@ def test_no_message_has_characters_that_a_terminal_obeys(
 
 
 def test_without_the_packages_it_says_what_to_install(serve: Any, monkeypatch: pytest.MonkeyPatch):
-    for name in [name for name in sys.modules if name.startswith("seq2seq.serve")]:
+    for name in [name for name in sys.modules if name.startswith("seq2seq.apps.serve")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
     assert serve() == (1, f"error: this needs the package fastapi: {install_command('serve')}\n")

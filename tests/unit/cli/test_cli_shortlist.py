@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from seq2seq.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.data.prepare import prepare
 from seq2seq.model.build import build_model
 from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.compose import compose
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.prepare import prepare
 from seq2seq.training.run_folder import write_config
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.translate.translator import Translator
 from tests.thin import thin
 from tests.toy import FILES, PAIRS, TINY, write_corpus
 
@@ -126,7 +126,7 @@ def test_what_is_no_shortlist_of_the_model_is_one_line(run: Any, learn: Any, bun
 
 def test_ctranslate2_reads_the_vmap(learn: Any, toy_run: Path, tmp_path: Path) -> None:
     ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    from seq2seq.exchange.ctranslate2 import export_ctranslate2
+    from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
 
     export_ctranslate2(toy_run / "model", tmp_path / "export")
     path, _ = learn("--best", "4", "--frequent", "10", "--vmap", tmp_path / "export" / "vmap.txt")
@@ -146,7 +146,7 @@ def test_ctranslate2_reads_the_vmap(learn: Any, toy_run: Path, tmp_path: Path) -
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_learned(
     seq2seq: Any, toy_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.text.prepare.prepare", lambda *_: pytest.fail("text is prepared"))
+    monkeypatch.setattr("seq2seq.data.prepare.prepare", lambda *_: pytest.fail("text is prepared"))
     for words, message in (
         (("--output", "none/s"), "--output none/s cannot be written: No such file or directory"),
         (("--output", "runs"), "--output runs cannot be written: Is a directory"),

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.cli.corpora import TAG
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +79,7 @@ def test_either_column_of_a_tsv_and_several_inputs_can_be_translated(call, corpu
 def test_a_corpus_that_was_broken_off_goes_on(call, tmp_path, monkeypatch):
     mono, out = tmp_path / "mono", tmp_path / "out.tsv"
     mono.write_text("".join(f"{PAIRS[i % 4][0]} {i}\n" for i in range(12)), encoding="utf-8")
-    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 4)
+    monkeypatch.setattr("seq2seq.translate.translator.CHUNK_LINES", 4)
     options = ("--input", mono, "--output", out, "--max-length", "3")
     assert call("distill", *options)[0] == 0
     complete = out.read_bytes()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from seq2seq.bundle import load_bundle, save_bundle
 from seq2seq.settings.bundle import Calibration
+from seq2seq.translate.bundle import load_bundle, save_bundle
 
 LINES = {
     "a.es": ["El gato ve la leche.", "Una bola.", "¿Un perro grande?"],

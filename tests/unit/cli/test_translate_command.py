@@ -11,7 +11,7 @@ import pytest
 import yaml
 from sacrebleu.dataset import DATASETS
 
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 PUBLISHED = Path(__file__).parents[3] / "data" / "model"
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
@@ -205,7 +205,7 @@ def test_a_users_mistake_is_one_line(run, source, tmp_path, monkeypatch):
     assert "missing.en cannot be read: No such file" in one_line_error(run("--input", tmp_path / "missing.en"))
     assert "no/out.es cannot be written" in one_line_error(run("--input", source, "--output", "no/out.es"))
     with monkeypatch.context() as patch:
-        patch.setattr("seq2seq.files.clone", lambda: None)  # an installed wheel
+        patch.setattr("seq2seq.storage.output.clone", lambda: None)  # an installed wheel
         assert "there is no model under" in one_line_error(run("hola", command=()))
     assert "no folder: give runs/NAME" in one_line_error(run("hola", command=("--model", "nothing")))
     assert "sentence 1 is not UTF-8" in one_line_error(run("ni\udcf1o"))

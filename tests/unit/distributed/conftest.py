@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from seq2seq.distributed.ray_workers import RayWorkers
+    from seq2seq.apps.distributed.ray_workers import RayWorkers
 
 
 @pytest.fixture(scope="module")
 def workers() -> "Iterator[RayWorkers]":
     ray = pytest.importorskip("ray", reason="the extra ray is not installed")
-    from seq2seq.distributed.ray_workers import RayWorkers
+    from seq2seq.apps.distributed.ray_workers import RayWorkers
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's own, of many kinds

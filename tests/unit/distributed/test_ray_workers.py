@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from seq2seq.apps.distributed import bulk
 from seq2seq.cli.shared import ray_workers
-from seq2seq.distributed import bulk
 from seq2seq.errors import UserError
-from seq2seq.files import count_lines, output_folder
+from seq2seq.storage.output import count_lines, output_folder
 
 if TYPE_CHECKING:
-    from seq2seq.distributed.ray_workers import RayWorkers
+    from seq2seq.apps.distributed.ray_workers import RayWorkers
 
 pytestmark = [
     pytest.mark.cluster,
@@ -110,7 +110,7 @@ def test_no_cluster_at_an_address_is_one_line(monkeypatch: pytest.MonkeyPatch):
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.delitem(sys.modules, "seq2seq.distributed.ray_workers", raising=False)
+    monkeypatch.delitem(sys.modules, "seq2seq.apps.distributed.ray_workers", raising=False)
     assert ray_workers(None) is None
     with pytest.raises(UserError, match=r"^this needs the package ray: pip install -e '.*\[ray\]'$"):
         ray_workers("local")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from shouting import shout
 
-from seq2seq.documents.document import translate_document
+from seq2seq.apps.documents.document import translate_document
 
 Run = Callable[..., str]
 Model = Callable[[Sequence[str]], Sequence[str | tuple[str, list[tuple[int, int]]]]]

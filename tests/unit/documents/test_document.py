@@ -9,10 +9,10 @@ import pytest
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
 from shouting import shout_all
 
-from seq2seq.documents import html, markdown, subtitles
-from seq2seq.documents.document import is_document, translate_document
-from seq2seq.documents.gettext import _parse
-from seq2seq.documents.marked import Document, Marked
+from seq2seq.apps.documents import html, markdown, subtitles
+from seq2seq.apps.documents.document import is_document, translate_document
+from seq2seq.apps.documents.gettext import _parse
+from seq2seq.apps.documents.marked import Document, Marked
 from seq2seq.errors import UserError
 
 
@@ -70,7 +70,7 @@ def test_a_defect_is_one_line_that_names_the_file(tmp_path: Path, content: bytes
 
 def test_a_missing_package_is_named_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.md").write_text("x")
-    monkeypatch.setitem(sys.modules, "seq2seq.documents.markdown", None)
+    monkeypatch.setitem(sys.modules, "seq2seq.apps.documents.markdown", None)
     with pytest.raises(UserError, match=r"a.md: this format needs the package .*: pip install -e '.*\[documents\]'$"):
         translate_document(tmp_path / "a.md", tmp_path / "b.md", shout_all, "en", "es")
 

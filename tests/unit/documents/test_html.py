@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from seq2seq.documents import html
+from seq2seq.apps.documents import html
 
 Run = Callable[..., str]
 PAGE = """<!DOCTYPE html>

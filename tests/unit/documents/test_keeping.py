@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shouting import shout, translate_texts
 
-from seq2seq.documents.keeping import cut_sentences, translate_marked
-from seq2seq.documents.marked import KEPT, Kind, Mark, Marked, Segment
+from seq2seq.apps.documents.keeping import cut_sentences, translate_marked
+from seq2seq.apps.documents.marked import KEPT, Kind, Mark, Marked, Segment
 from seq2seq.errors import UserError
-from seq2seq.segments import split_text
+from seq2seq.text.sentences import split_text
 
 
 def through(model: Callable[[str], str]) -> Callable[[Sequence[str], bool], list[tuple[str, None]]]:

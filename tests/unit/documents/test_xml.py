@@ -9,8 +9,8 @@ import pytest
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
 from shouting import shout_all
 
-from seq2seq.documents import xml
-from seq2seq.documents.document import translate_document
+from seq2seq.apps.documents import xml
+from seq2seq.apps.documents.document import translate_document
 
 Run = Callable[..., str]
 

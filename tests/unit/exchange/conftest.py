@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
+from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle
 
 
 @pytest.fixture

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
+from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
 import ctranslate2
 import sentencepiece
 
-from seq2seq.exchange.argos import export_argos
-from seq2seq.exchange.ctranslate2_engine import cached_export, load_export
+from seq2seq.apps.exchange.argos import export_argos
+from seq2seq.translate.ctranslate2_engine import cached_export, load_export
 
 BUNDLE = Path(__file__).parents[2] / "golden" / "bundle"
 TEXTS = ["The cat sees the milk.", "The cow brings an apple.", "The bird wants a ball.", "A dog?"]

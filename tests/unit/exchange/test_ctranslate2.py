@@ -14,10 +14,10 @@ pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not instal
 
 import ctranslate2
 
-from seq2seq.exchange import ctranslate2_engine
-from seq2seq.exchange.ctranslate2 import QUANTIZATIONS, USAGE, export_ctranslate2
-from seq2seq.exchange.ctranslate2_engine import cached_export
+from seq2seq.apps.exchange.ctranslate2 import QUANTIZATIONS, USAGE, export_ctranslate2
 from seq2seq.model import attention
+from seq2seq.translate import ctranslate2_engine
+from seq2seq.translate.ctranslate2_engine import cached_export
 
 SOURCES = [[5, 29, 11, 200, 7, 31, 8], [40, 41], [9, 250, 17, 4]]
 TARGETS = [[60, 12, 301, 4], [8, 8, 99, 14, 280], []]

@@ -6,21 +6,21 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from seq2seq.engine import Engine
 from seq2seq.errors import UserError
-from seq2seq.interface import Source
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
+from seq2seq.translate.engine import Engine
+from seq2seq.translate.types import Source
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
 import ctranslate2
 
-from seq2seq.exchange.ctranslate2 import export_ctranslate2
-from seq2seq.exchange.ctranslate2_engine import UNSUPPORTED, load_export
+from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
 from seq2seq.settings.bundle import is_export
+from seq2seq.translate.ctranslate2_engine import UNSUPPORTED, load_export
 from tests.thin import thin
 
 CPU = torch.device("cpu")

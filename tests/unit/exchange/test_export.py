@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from seq2seq.bundle import load_bundle
+from seq2seq.apps.exchange.export import export_bundle, write_card
 from seq2seq.errors import UserError
-from seq2seq.exchange.export import export_bundle, write_card
+from seq2seq.translate.bundle import load_bundle
 
 CARD = """---
 library_name: seq2seq

@@ -6,13 +6,13 @@ import torch
 
 from seq2seq.errors import UserError
 from seq2seq.text.tokenizer import EOS
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from seq2seq.exchange.huggingface import USAGE, export_huggingface
+from seq2seq.apps.exchange.huggingface import USAGE, export_huggingface
 from seq2seq.model import attention, layers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")

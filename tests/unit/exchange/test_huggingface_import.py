@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.interface import Text
-from seq2seq.segments import number_words
+from seq2seq.text.sentences import number_words
 from seq2seq.text.tokenizer import EOS
-from seq2seq.translation import Segmenter
-from seq2seq.translator import Translator
+from seq2seq.translate.segmenter import Segmenter
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Text
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -27,9 +27,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, MarianMTModel
 
 from benchmarks.checkpoints import marian_tokenizer, random_marian, write_checkpoint, write_vocabulary
-from seq2seq.bundle import Bundle, load_bundle
-from seq2seq.exchange.huggingface import export_huggingface
-from seq2seq.exchange.huggingface_import import cached_import, import_huggingface, read_huggingface
+from seq2seq.apps.exchange.huggingface import export_huggingface
+from seq2seq.apps.exchange.huggingface_import import cached_import, import_huggingface, read_huggingface
+from seq2seq.translate.bundle import Bundle, load_bundle
 
 SMALL: dict[str, Any] = {
     "d_model": 32, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 48,
@@ -178,8 +178,8 @@ def test_an_export_of_our_own_comes_back_as_it_was(bundle_folder: Path, tmp_path
 @pytest.mark.parametrize("is_separate", [False, True])
 def test_ctranslate2_translates_an_imported_model_alike(tmp_path: Path, is_separate: bool):
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    from seq2seq.exchange.ctranslate2 import export_ctranslate2
-    from seq2seq.exchange.ctranslate2_engine import load_export
+    from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
+    from seq2seq.translate.ctranslate2_engine import load_export
 
     import_huggingface(str(write(tmp_path / "source", is_separate=is_separate)), tmp_path / "bundle")
     export_ctranslate2(tmp_path / "bundle", tmp_path / "export")
@@ -199,8 +199,8 @@ def test_an_imported_model_keeps_strings(opus: Path, tmp_path: Path, engine: str
     translator = Translator.load(tmp_path / "bundle", "cpu")
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-        from seq2seq.exchange.ctranslate2 import export_ctranslate2
-        from seq2seq.exchange.ctranslate2_engine import load_export
+        from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
+        from seq2seq.translate.ctranslate2_engine import load_export
 
         export_ctranslate2(tmp_path / "bundle", tmp_path / "export")
         translator = load_export(tmp_path / "export", "cpu", 1)

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.checkpoints import write_vocabulary
-from seq2seq.errors import UserError
-from seq2seq.exchange.huggingface_tokenizers import (
+from seq2seq.apps.exchange.huggingface_tokenizers import (
     GENERATION,
     SETTINGS,
     TARGET_VOCAB,
@@ -15,6 +14,7 @@ from seq2seq.exchange.huggingface_tokenizers import (
     read_tokenizers,
     write_tokenizers,
 )
+from seq2seq.errors import UserError
 from seq2seq.text.tokenizer import EOS, PAD, UNK
 from seq2seq.text.vocabulary import Tokenizers
 

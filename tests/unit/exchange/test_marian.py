@@ -10,7 +10,7 @@ from seq2seq.text.tokenizer import BOS, EOS, PAD
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
-from seq2seq.exchange.huggingface import from_marian, to_marian
+from seq2seq.apps.exchange.huggingface import from_marian, to_marian
 
 VOCAB = 30
 SRC = torch.tensor([[5, 9, 12, 29, 7, EOS], [8, 8, 4, EOS, PAD, PAD]])

@@ -10,14 +10,14 @@ import torch
 from echo import TEXTS
 
 from benchmarks.masks import Plan, run
-from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
-from seq2seq.explain.model_page import describe, export_html
-from seq2seq.interface import Source
+from seq2seq.apps.explain.model_page import describe, export_html
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translator import Translator
+from seq2seq.translate.bundle import Bundle, BundleConfig, load_bundle, save_bundle
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Source
 
 LINES = ["The cat sees ⟨1⟩.", "⟨2⟩: a dog⟨1⟩ drank", "¿⟨3⟩?"]
 SEARCH = SearchConfig(beam=1, max_length_ratio=0.0, max_length_offset=8)
@@ -48,7 +48,7 @@ def ours(bundle: Path) -> tuple[list[list[int]], list[list[int]]]:
 
 def test_ctranslate2_translates_symbols_alike(bundle: Path, tmp_path: Path):
     ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    from seq2seq.exchange.ctranslate2 import export_ctranslate2
+    from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
 
     export_ctranslate2(bundle, tmp_path / "export")
     ids, translations = ours(bundle)
@@ -62,7 +62,7 @@ def test_ctranslate2_translates_symbols_alike(bundle: Path, tmp_path: Path):
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 def test_hugging_face_translates_symbols_alike(bundle: Path, tmp_path: Path):
     transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
-    from seq2seq.exchange.huggingface import export_huggingface
+    from seq2seq.apps.exchange.huggingface import export_huggingface
 
     export_huggingface(bundle, tmp_path / "export")
     ids, translations = ours(bundle)

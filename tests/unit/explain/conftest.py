@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
 

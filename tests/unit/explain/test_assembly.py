@@ -2,13 +2,13 @@
 
 import pytest
 
+from seq2seq.apps.explain.assembly import assemble
+from seq2seq.apps.explain.explanation import explain
+from seq2seq.apps.explain.interventions import Interventions
+from seq2seq.apps.explain.steps import beam_steps
 from seq2seq.errors import UserError
-from seq2seq.explain.assembly import assemble
-from seq2seq.explain.explanation import explain
-from seq2seq.explain.interventions import Interventions
-from seq2seq.explain.steps import beam_steps
 from seq2seq.settings.search import SearchConfig
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 pytestmark = pytest.mark.slow
 

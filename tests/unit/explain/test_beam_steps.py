@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
+from seq2seq.apps.explain.steps import beam_steps
 from seq2seq.errors import UserError
-from seq2seq.explain.steps import beam_steps
 from seq2seq.settings.search import SearchConfig
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 from tests.thin import thin
 
 TEXTS = ["The cat sees a blue ball.", "Ella ve.", "A dog has the milk!"]

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
+from seq2seq.apps.explain.contrast import contrast
+from seq2seq.apps.explain.interventions import Interventions, changed
+from seq2seq.apps.explain.subject import make_subject
 from seq2seq.errors import UserError
-from seq2seq.explain.contrast import contrast
-from seq2seq.explain.interventions import Interventions, changed
-from seq2seq.explain.subject import make_subject
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 SOURCE, TARGET = "The cat sees the milk.", "El gato ve la leche."
 

@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from seq2seq.apps.explain.explanation import explain, explain_subject, over_words
+from seq2seq.apps.explain.heads import PARTS
+from seq2seq.apps.explain.subject import MAX_SUBWORDS, Word, make_subject, words_of
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import explain, explain_subject, over_words
-from seq2seq.explain.heads import PARTS
-from seq2seq.explain.subject import MAX_SUBWORDS, Word, make_subject, words_of
-from seq2seq.interface import Translation
 from seq2seq.model.build import build_model
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, UNK
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Translation
 
 TEXT = "The cat sees a blue ball."
 

@@ -14,12 +14,12 @@ import pytest
 import sentencepiece
 import torch
 
-from seq2seq.bundle import Bundle, load_bundle, save_bundle
+from seq2seq.apps.explain.model_page import export_html, quantise
 from seq2seq.errors import UserError
-from seq2seq.explain.model_page import export_html, quantise
 from seq2seq.model.build import build_model
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
+from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
 
 SENTENCES = [
     "The cat sees the milk.",

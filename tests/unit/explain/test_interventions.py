@@ -6,14 +6,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from seq2seq.apps.explain.explanation import explain
+from seq2seq.apps.explain.heads import require_transformer
+from seq2seq.apps.explain.interventions import Interventions, changed, rank_heads
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import explain
-from seq2seq.explain.heads import require_transformer
-from seq2seq.explain.interventions import Interventions, changed, rank_heads
 from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 from tests.unit.explain.conftest import GOLDEN
 from tests.unit.searches import NEEDS_COMPILER
 

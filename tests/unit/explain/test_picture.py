@@ -11,10 +11,9 @@ from matplotlib.image import imread
 from matplotlib.text import Text
 from torch.testing import assert_close
 
-from seq2seq.errors import UserError
-from seq2seq.explain.explanation import Explanation, explain
-from seq2seq.explain.heads import PARTS
-from seq2seq.explain.picture import (
+from seq2seq.apps.explain.explanation import Explanation, explain
+from seq2seq.apps.explain.heads import PARTS
+from seq2seq.apps.explain.picture import (
     MAX_PIXELS,
     TITLES,
     UNMASKED,
@@ -22,9 +21,10 @@ from seq2seq.explain.picture import (
     draw,
     make_figure,
 )
+from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 pytestmark = pytest.mark.slow
 

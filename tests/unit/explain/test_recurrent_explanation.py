@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from saved_runs import write_recurrent_bundle
 
-from seq2seq.explain.explanation import explain
+from seq2seq.apps.explain.explanation import explain
 from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 SENTENCE = "The cat drank the milk."
 

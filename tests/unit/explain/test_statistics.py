@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from seq2seq.explain.explanation import HeadStatistics, head_statistics
+from seq2seq.apps.explain.explanation import HeadStatistics, head_statistics
 
 
 def test_a_head_on_its_own_position_has_no_entropy_and_no_distance():

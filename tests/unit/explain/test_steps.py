@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from seq2seq.apps.explain.explanation import explain
+from seq2seq.apps.explain.heads import PARTS
+from seq2seq.apps.explain.steps import head_steps
+from seq2seq.apps.explain.subject import make_subject
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import explain
-from seq2seq.explain.heads import PARTS
-from seq2seq.explain.steps import head_steps
-from seq2seq.explain.subject import make_subject
 from seq2seq.model.layers import EncoderLayer
 from seq2seq.model.transformer import Transformer
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 
 TEXT, TARGET = "The cat sees a blue ball.", "El gato ve una bola."
 

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
+from seq2seq.apps.lab.lengths import FEWEST, bleu_by_length, make_buckets, table
 from seq2seq.cli import app
 from seq2seq.errors import UserError
-from seq2seq.lab.lengths import FEWEST, bleu_by_length, make_buckets, table
 
 SHORT, LONG = [f"A cat sees dog {i}." for i in range(30)], [f"{'the old cat ' * 4}sees {i}." for i in range(25)]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import matplotlib.image
 import pytest
 
+from seq2seq.apps.lab.report import fill, write_report
+from seq2seq.apps.lab.runs import read_lab
+from seq2seq.apps.lab.verdicts import BASELINE, RULE, Claim, judge, read_claims
 from seq2seq.cli import app
 from seq2seq.errors import UserError
-from seq2seq.lab.report import fill, write_report
-from seq2seq.lab.runs import read_lab
-from seq2seq.lab.verdicts import BASELINE, RULE, Claim, judge, read_claims
 
 pytestmark = pytest.mark.slow
 

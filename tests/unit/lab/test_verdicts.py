@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.lab.report import to_markdown
-from seq2seq.lab.runs import Lab, Run
-from seq2seq.lab.verdicts import Difference, compare, judge, read_claims
+from seq2seq.apps.lab.report import to_markdown
+from seq2seq.apps.lab.runs import Lab, Run
+from seq2seq.apps.lab.verdicts import Difference, compare, judge, read_claims
 
 DOCS = Path(__file__).parents[3] / "docs"
 

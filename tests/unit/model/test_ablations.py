@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from seq2seq.model.ablations import AblatedAttention
 from seq2seq.model.attention import MultiHeadAttention, attend, attention_weights
 from seq2seq.model.transformer import Transformer
+from seq2seq.model.variants.ablations import AblatedAttention
 from seq2seq.settings.model import ModelConfig
 from seq2seq.text.tokenizer import PAD
 from tests.unit.model.models import decode_in_parts, make_transformer, other_ids, token_ids

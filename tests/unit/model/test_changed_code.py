@@ -18,9 +18,9 @@ from seq2seq.model.build import build_model
 from seq2seq.model.decoders import TextbookDecoder, decoder_for_search
 from seq2seq.model.kernels import uses_fused_kernel
 from seq2seq.model.native import NativeDecoder
-from seq2seq.model.trace import record_attention
+from seq2seq.model.variants.trace import record_attention
 from seq2seq.settings.compose import compose
-from seq2seq.translator import Translator
+from seq2seq.translate.translator import Translator
 from tests.thin import thin
 from tests.unit.model.models import make_transformer
 from tests.unit.searches import NEEDS_COMPILER

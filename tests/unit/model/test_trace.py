@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from seq2seq.model.attention import MultiHeadAttention, attend
-from seq2seq.model.trace import record_attention
 from seq2seq.model.transformer import Transformer
+from seq2seq.model.variants.trace import record_attention
 from tests.unit.model.models import STYLES, make_transformer, pair
 
 KINDS = STYLES | {"post-norm, rotary": {"positions": "rotary"}}

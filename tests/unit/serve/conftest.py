@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from serving import FakeTranslator, served
 
-from seq2seq.serve.app import create_app
-from seq2seq.serve.service import Service
+from seq2seq.apps.serve.app import create_app
+from seq2seq.apps.serve.service import Service
 
 
 @pytest.fixture

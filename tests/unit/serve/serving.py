@@ -11,10 +11,10 @@ from fastapi import FastAPI
 from shouting import shout
 
 from seq2seq.errors import UserError
-from seq2seq.glossary import Glossary
-from seq2seq.interface import Translation
 from seq2seq.settings.bundle import Calibration
-from seq2seq.translator import Translator
+from seq2seq.text.glossary import Glossary
+from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Translation
 
 
 class FakeTranslator(Translator):

@@ -9,7 +9,7 @@ import pytest
 from schemas import check_answer
 from serving import FakeTranslator, question, until
 
-from seq2seq.serve.limits import Limits
+from seq2seq.apps.serve.limits import Limits
 
 Ask = Callable[..., Any]
 KEY = "k"

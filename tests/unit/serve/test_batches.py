@@ -6,10 +6,18 @@ from typing import Any
 import pytest
 from serving import until
 
+from seq2seq.apps.serve.batching import (
+    Batcher,
+    OverloadedError,
+    Ranked,
+    Ranking,
+    Sentence,
+    SentenceOptions,
+    TooLateError,
+)
+from seq2seq.apps.serve.limits import Limits
+from seq2seq.apps.serve.worker import Kind, Worker
 from seq2seq.errors import UserError
-from seq2seq.serve.batching import Batcher, OverloadedError, Ranked, Ranking, Sentence, SentenceOptions, TooLateError
-from seq2seq.serve.limits import Limits
-from seq2seq.serve.worker import Kind, Worker
 
 KEYS = {"a": SentenceOptions(1), "b": SentenceOptions(2)}
 

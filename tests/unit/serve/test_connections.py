@@ -10,8 +10,8 @@ import uvicorn
 from shouting import translate_texts
 from uvicorn.server import ServerState
 
-from seq2seq.serve import server
-from seq2seq.serve.server import Connection
+from seq2seq.apps.serve import server
+from seq2seq.apps.serve.server import Connection
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 

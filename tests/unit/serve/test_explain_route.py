@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from serving import FakeTranslator, question, until
 
+from seq2seq.apps.serve.limits import Limits
+from seq2seq.apps.serve.messages import ExplainRequest
 from seq2seq.errors import UserError
-from seq2seq.serve.limits import Limits
-from seq2seq.serve.messages import ExplainRequest
 
 Ask = Callable[..., Any]
 

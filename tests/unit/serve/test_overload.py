@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from serving import FakeTranslator, question, served, until
 
-from seq2seq.documents import html
+from seq2seq.apps.documents import html
+from seq2seq.apps.serve.app import create_app
+from seq2seq.apps.serve.limits import Limits
+from seq2seq.apps.serve.service import Service
 from seq2seq.errors import UserError
-from seq2seq.interface import Translation
-from seq2seq.serve.app import create_app
-from seq2seq.serve.limits import Limits
-from seq2seq.serve.service import Service
 from seq2seq.settings.search import SearchConfig
+from seq2seq.translate.types import Translation
 
 Ask = Callable[..., Any]
 JSON = {"Content-Type": "application/json"}

@@ -4,12 +4,12 @@ from typing import Any
 import pytest
 from serving import FakeTranslator
 
+from seq2seq.apps.serve.batching import Batcher
+from seq2seq.apps.serve.limits import Limits
+from seq2seq.apps.serve.translating import TextTranslator, compute_with
+from seq2seq.apps.serve.worker import Kind, Worker
 from seq2seq.errors import UserError
-from seq2seq.interface import Translation
-from seq2seq.serve.batching import Batcher
-from seq2seq.serve.limits import Limits
-from seq2seq.serve.translating import TextTranslator, compute_with
-from seq2seq.serve.worker import Kind, Worker
+from seq2seq.translate.types import Translation
 
 
 def translate(

@@ -13,10 +13,10 @@ from fastapi import FastAPI
 from serving import FakeTranslator, until
 from uvicorn.server import ServerState
 
-from seq2seq.serve.app import create_app
-from seq2seq.serve.limits import Limits
-from seq2seq.serve.server import Connection
-from seq2seq.serve.service import Service
+from seq2seq.apps.serve.app import create_app
+from seq2seq.apps.serve.limits import Limits
+from seq2seq.apps.serve.server import Connection
+from seq2seq.apps.serve.service import Service
 
 pytestmark = pytest.mark.slow
 

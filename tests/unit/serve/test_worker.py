@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from serving import until
 
-from seq2seq.serve import worker as worker_module
-from seq2seq.serve.batching import Batcher, Ranked, Ranking, Sentence, SentenceOptions
-from seq2seq.serve.limits import Limits
-from seq2seq.serve.worker import Kind, Worker
+from seq2seq.apps.serve import worker as worker_module
+from seq2seq.apps.serve.batching import Batcher, Ranked, Ranking, Sentence, SentenceOptions
+from seq2seq.apps.serve.limits import Limits
+from seq2seq.apps.serve.worker import Kind, Worker
 
 
 def test_a_batch_that_progresses_is_not_stuck():

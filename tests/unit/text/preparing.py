@@ -4,9 +4,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+from seq2seq.data.dataset import PreparedData
+from seq2seq.data.prepare import prepare
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.dataset import PreparedData
-from seq2seq.text.prepare import prepare
 
 Pair = tuple[str, str]
 SMALL = TokenizerConfig(vocab_size=320, split_digits=False)

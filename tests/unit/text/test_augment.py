@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from preparing import write
 
+from seq2seq.data.augment import Encoder
+from seq2seq.data.batching import Batch, BatchLoader
+from seq2seq.data.dataset import Pairs
+from seq2seq.data.epochs import BlockId, PreparedEpochs
+from seq2seq.data.loading import training_feed, validation_loaders
+from seq2seq.data.prepare import prepare
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig, TrainingConfig
-from seq2seq.text.augment import Encoder
-from seq2seq.text.batching import Batch, BatchLoader
-from seq2seq.text.dataset import Pairs
-from seq2seq.text.epochs import BlockId, PreparedEpochs
-from seq2seq.text.loading import training_feed, validation_loaders
-from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import SPECIAL_IDS, UNK, Tokenizer, train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from tests.unit.conftest import SENTENCES

@@ -12,13 +12,13 @@ import pytest
 from preparing import TRAIN, run, texts, write
 from pyarrow import parquet
 
+from seq2seq.data.cleaned import write_cleaned
+from seq2seq.data.corpus import open_corpora
+from seq2seq.data.formats import Pair
+from seq2seq.data.processes import Processes
 from seq2seq.errors import UserError
-from seq2seq.lines import MAX_LINE, BadLine, Lines
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.cleaned import write_cleaned
-from seq2seq.text.corpus import open_corpora
-from seq2seq.text.formats import Pair
-from seq2seq.workers import Processes
+from seq2seq.storage.lines import MAX_LINE, BadLine, Lines
 from tests.thin import thin
 
 ROWS = [f"{src}\t{tgt}".encode() for src, tgt in TRAIN]
@@ -105,7 +105,7 @@ def test_half_a_character_in_json_becomes_a_replacement_character(root: Path):
 def test_a_file_read_from_any_byte_has_the_same_lines_with_the_same_numbers(
     tmp_path: Path, name: str, end: bytes, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("seq2seq.lines.MAX_LINE", 150)
+    monkeypatch.setattr("seq2seq.storage.lines.MAX_LINE", 150)
     lines = (ROWS if name == "a.tsv" else JSON)[:9]
     lines = [*lines[:4], b"bad", *lines[4:7], b"x" * 200, "ñ".encode("latin-1"), *lines[7:], b""]
     text = b"\xef\xbb\xbf" + end.join(lines)

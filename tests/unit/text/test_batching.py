@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from seq2seq.errors import UserError
-from seq2seq.text.batching import (
+from seq2seq.data.batching import (
     LADDER_TOKENS,
     Batch,
     BatchLoader,
@@ -21,8 +20,9 @@ from seq2seq.text.batching import (
     gather,
     plan_batches,
 )
-from seq2seq.text.dataset import Pairs
-from seq2seq.text.epochs import PreparedEpochs
+from seq2seq.data.dataset import Pairs
+from seq2seq.data.epochs import PreparedEpochs
+from seq2seq.errors import UserError
 from seq2seq.text.tokenizer import BOS, EOS, PAD
 
 

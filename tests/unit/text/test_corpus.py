@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from seq2seq.data.corpus import names_corpus, open_corpora, read_pairs
 from seq2seq.errors import UserError
-from seq2seq.files import read_lines
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.corpus import names_corpus, open_corpora, read_pairs
+from seq2seq.storage.output import read_lines
 
 PAIRS = [("Who is it?", "¿Quién es?"), ('She said "no", twice.', "Dijo «no», dos veces."), ("€5 😀", "5 € 😀")]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.data.corpus import open_corpora
 from seq2seq.settings.compose import compose
-from seq2seq.text.corpus import open_corpora
 
 
 @pytest.mark.parametrize(("name", "folder"), [("mixed", "."), ("tatoeba_files", "tatoeba")])

@@ -6,9 +6,9 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from seq2seq.data.batching import collate
+from seq2seq.data.dataset import Pairs, PreparedData, id_type, trained_length, write_pairs
 from seq2seq.errors import UserError
-from seq2seq.text.batching import collate
-from seq2seq.text.dataset import Pairs, PreparedData, id_type, trained_length, write_pairs
 from seq2seq.text.tokenizer import EOS, PAD
 
 SRC = [[4, 5, 6], [], [7], [8, 9]]

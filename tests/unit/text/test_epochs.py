@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from seq2seq.data.epochs import Mixture, check_weights, tempered_shares, weighted_shares
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.epochs import Mixture, check_weights, tempered_shares, weighted_shares
 
 NAMES = ["corpora/tax.tsv.xz", "tatoeba/train.tsv", "news.en+news.es", "corpora/guide.tsv"]
 

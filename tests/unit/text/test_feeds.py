@@ -11,16 +11,16 @@ import pytest
 import torch
 from preparing import SMALL, TEST, TRAIN, VALIDATION, write
 
+from seq2seq.data import loading
+from seq2seq.data.batching import Batch, BatchLoader
+from seq2seq.data.dataset import PreparedData
+from seq2seq.data.loading import batches_an_epoch, training_feed
+from seq2seq.data.prepare import prepare
+from seq2seq.data.processes import read_ahead
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig, TrainingConfig
-from seq2seq.text import loading
-from seq2seq.text.batching import Batch, BatchLoader
-from seq2seq.text.dataset import PreparedData
-from seq2seq.text.loading import batches_an_epoch, training_feed
-from seq2seq.text.prepare import prepare
-from seq2seq.workers import read_ahead
 from tests.thin import thin
 
 pytestmark = pytest.mark.slow

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from preparing import TEST, TRAIN, VALIDATION, make_pairs, run, texts, write
 
+from seq2seq.data.loading import validation_loaders
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.loading import validation_loaders
 
 OWN = make_pairs(100, 5)
 

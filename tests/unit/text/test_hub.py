@@ -8,10 +8,10 @@ import pytest
 from preparing import make_pairs
 from pyarrow import parquet
 
+from seq2seq.data.corpus import open_hub_split
+from seq2seq.data.prepare import prepare
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.corpus import open_hub_split
-from seq2seq.text.prepare import prepare
 
 TRAIN = [("Who is it?", "¿Quién es?"), ("It is blue.", "Es azul.")]
 DEV = [("Yes.", "Sí.")]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from preparing import run
 
+from seq2seq.data.filters import LanguageCheck
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.filters import LanguageCheck
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import pytest
 from european import SENTENCES
 from preparing import TRAIN, run, write
 
+from seq2seq.data.corpus import Pair, open_corpora
+from seq2seq.data.languages import check_sides, load_identifier, seem_to_be, warn_of_target
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.corpus import Pair, open_corpora
-from seq2seq.text.languages import check_sides, load_identifier, seem_to_be, warn_of_target
 
 EVERYDAY = Path(__file__).parents[3] / "data/bundled/everyday.train.tsv"
 LINES = [line.split("\t") for line in EVERYDAY.read_text(encoding="utf-8").splitlines()]

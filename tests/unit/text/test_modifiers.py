@@ -8,10 +8,10 @@ from unicodedata import combining
 
 import pytest
 
+from seq2seq.data.modifiers import FAMILIES, Modifiers
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.training import ModifiersConfig
-from seq2seq.text.modifiers import FAMILIES, Modifiers
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from preparing import TRAIN, config, make_pairs, run, texts, write
 
+from seq2seq.data import pipeline
+from seq2seq.data.loading import make_mixture
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import TokenizerConfig
-from seq2seq.text import pipeline, vocabulary
-from seq2seq.text.loading import make_mixture
+from seq2seq.text import vocabulary
 
 
 @pytest.fixture

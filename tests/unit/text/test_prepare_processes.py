@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from preparing import TEST, TRAIN, files, run, write
 
+from seq2seq.data import cleaned
+from seq2seq.data.processes import Processes, is_stopping
 from seq2seq.errors import UserError
-from seq2seq.text import cleaned
-from seq2seq.workers import Processes, is_stopping
 from tests.thin import thin
 
 pytestmark = pytest.mark.slow

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from seq2seq import workers
+from seq2seq.data import processes as workers
+from seq2seq.data.processes import read_ahead
 from seq2seq.errors import UserError
-from seq2seq.workers import read_ahead
 from tests.thin import thin
 
 ROOT = Path(__file__).parents[3]
@@ -42,7 +42,7 @@ def failing(start: dict[str, int]) -> Iterator[int]:
 @pytest.mark.slow
 def test_the_reading_process_loads_no_pytorch():
     """It would cost it some 180 MB, and seconds to start."""
-    code = "import sys, seq2seq.text.epochs, seq2seq.workers; print('torch' in sys.modules)"
+    code = "import sys, seq2seq.data.epochs, seq2seq.data.processes; print('torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 
@@ -101,7 +101,8 @@ def large(start: dict[str, int]) -> Iterator[bytes]:
 @pytest.mark.slow
 def test_reading_ends_while_an_item_is_being_sent():
     program = (
-        "import time; from seq2seq.workers import read_ahead; from tests.unit.text.test_read_ahead import large\n"
+        "import time\nfrom seq2seq.data.processes import read_ahead\n"
+        "from tests.unit.text.test_read_ahead import large\n"
         "if __name__ == '__main__':\n"
         "    items = read_ahead([large], {}); next(items); time.sleep(0.3); items.close(); print('ended')"
     )

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.data.corpus import read_pairs
+from seq2seq.data.formats import read_tmx
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.corpus import read_pairs
-from seq2seq.text.formats import read_tmx
 
 MEMORY = """<?xml version="1.0" encoding="{encoding}"?>
 <!DOCTYPE tmx SYSTEM "tmx14.dtd">

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from seq2seq.data.dataset import PreparedData
+from seq2seq.data.prepare import prepare
 from seq2seq.settings.config import Config
-from seq2seq.text.dataset import PreparedData
-from seq2seq.text.prepare import prepare
 from seq2seq.training import completion
 from tests.unit.training.resuming import small_config, straight_run
 

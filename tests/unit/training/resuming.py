@@ -11,6 +11,7 @@ import lightning as L
 import pytest
 import torch
 
+from seq2seq.data.dataset import PreparedData
 from seq2seq.model.build import build_model
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
@@ -18,7 +19,6 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.dataset import PreparedData
 from seq2seq.training.checkpoint_files import describe_run
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.module import TranslationModule

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from lightning.pytorch.utilities import rank_zero_only
 
-from seq2seq.cache import write_complete
 from seq2seq.errors import UserError
+from seq2seq.storage.cache import write_complete
 from seq2seq.training import processes
 from seq2seq.training.processes import agree, share_folder
 

@@ -9,13 +9,13 @@ from unittest.mock import MagicMock
 import numpy as np
 from rich.console import Console
 
+from seq2seq.data.dataset import Pairs, PreparedData
 from seq2seq.settings import rules
 from seq2seq.settings.compose import compose
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.text.dataset import Pairs, PreparedData
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.automatic import settle_numbers

@@ -7,7 +7,6 @@ import torch
 import yaml
 from torch.testing import assert_close
 
-from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.bundle import Calibration
@@ -18,6 +17,7 @@ from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.averaging import average_bundles, average_checkpoints, checkpoints_by_update
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.module import TranslationModule
+from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ import torch
 from lightning.pytorch.trainer.states import TrainerFn
 from torch.testing import assert_close
 
+from seq2seq.data.dataset import PreparedData
 from seq2seq.settings.config import Config
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.dataset import PreparedData
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.callbacks import Budget, Patience

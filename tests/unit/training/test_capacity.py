@@ -6,6 +6,7 @@ import pytest
 import torch
 from resuming import run
 
+from seq2seq.data.dataset import Pairs, PreparedData
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.config import Config
@@ -13,7 +14,6 @@ from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import ModifiersConfig, TrainingConfig
-from seq2seq.text.dataset import Pairs, PreparedData
 from seq2seq.training import automatic
 from seq2seq.training.automatic import ON_CPU, resolve_max_tokens
 from seq2seq.training.module import TranslationModule

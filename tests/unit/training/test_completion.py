@@ -9,18 +9,18 @@ import torch
 from lightning import LightningModule, Trainer
 from resuming import run, small_config
 
-from seq2seq.bundle import load_bundle
+from seq2seq.data.dataset import PreparedData
+from seq2seq.data.prepare import prepare
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.evaluation.analysis import Translated
 from seq2seq.settings.config import Config
-from seq2seq.text.dataset import PreparedData
-from seq2seq.text.prepare import prepare
 from seq2seq.training import completion
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.completion import TrainingEnd, complete_run, keep_translations, read_translations, shipped_bundle
 from seq2seq.training.run import train, training_end
 from seq2seq.training.run_files import list_checkpoints, read_metrics
 from seq2seq.training.run_state import step_of
+from seq2seq.translate.bundle import load_bundle
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_end")]
 

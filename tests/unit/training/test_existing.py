@@ -8,13 +8,13 @@ import pytest
 import yaml
 
 from seq2seq.errors import UserError
-from seq2seq.locks import lock, unlock
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
+from seq2seq.storage.locks import lock, unlock
 from seq2seq.training.early_checks import find_existing
 from seq2seq.training.run_files import LOCK, read_run
 from seq2seq.training.run_folder import _take, prepare_folder

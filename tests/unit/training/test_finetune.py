@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.bundle import load_bundle
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.training.averaging import mean_weights
 from seq2seq.training.finetune import make_model, start_from_bundle
+from seq2seq.translate.bundle import load_bundle
 
 
 def test_a_mean_of_equal_weights_is_the_same_to_the_last_bit() -> None:

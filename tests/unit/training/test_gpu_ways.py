@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
+from seq2seq.data.batching import Batch, Shape, gather
+from seq2seq.data.dataset import Pairs
 from seq2seq.model import attention
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch, Shape, gather
-from seq2seq.text.dataset import Pairs
 from seq2seq.training import loss as loss_file
 from seq2seq.training.module import TranslationModule
 

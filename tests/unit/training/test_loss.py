@@ -6,11 +6,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
+from seq2seq.data.batching import Batch
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch
 from seq2seq.training import loss as loss_module
 from seq2seq.training.loss import cross_entropy, r_drop_loss
 from seq2seq.training.module import TranslationModule

@@ -12,11 +12,11 @@ import torch
 import yaml
 
 from seq2seq.errors import UserError
-from seq2seq.pickled_weights import DamagedError
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
+from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.checkpoint_files import newest_checkpoint, read_checkpoint
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.kept_checkpoints import KeptCheckpoints

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from seq2seq.data.batching import Batch, collate
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch, collate
 from seq2seq.training.module import TranslationModule
 
 V = 23

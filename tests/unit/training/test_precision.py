@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq.bundle import load_bundle
 from seq2seq.model.state import DecoderState
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.measurement import run_translator, translate_tests
 from seq2seq.training.processes import choose_precision
+from seq2seq.translate.bundle import load_bundle
 
 
 def test_a_precision_that_is_named_stays():
@@ -49,7 +49,7 @@ def test_auto_asks_the_gpu(monkeypatch: pytest.MonkeyPatch):
 def test_a_run_in_float32_is_tested_in_float32(
     monkeypatch: pytest.MonkeyPatch, bundle_folder: Path, precision: str, dtype: torch.dtype
 ):
-    monkeypatch.setattr("seq2seq.engine.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
+    monkeypatch.setattr("seq2seq.translate.engine.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
     bundle, dtypes = load_bundle(bundle_folder), set()
     encode = Transformer.encode
 

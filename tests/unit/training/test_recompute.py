@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from seq2seq.data.batching import Batch, collate
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.batching import Batch, collate
 from seq2seq.training.loss import cross_entropy
 from seq2seq.training.recompute import recompute_layers
 

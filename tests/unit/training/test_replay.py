@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.ours import Updates
+from seq2seq.data.batching import LADDER_TOKENS, Batch, collate
+from seq2seq.data.dataset import PreparedData
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.positions import rotations, sinusoidal
@@ -22,8 +24,6 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import LADDER_TOKENS, Batch, collate
-from seq2seq.text.dataset import PreparedData
 from seq2seq.training import replay as replay_file
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_devices

@@ -10,10 +10,10 @@ import lightning as L
 import pytest
 import torch
 
+from seq2seq.data.dataset import PreparedData
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.training import ModifiersConfig
-from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import Patience
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.run_files import list_checkpoints

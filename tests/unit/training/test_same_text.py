@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from seq2seq.data.prepare import corpus_digests
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig, TrainingConfig
-from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoint_files import describe_run, require_same_run
 
 

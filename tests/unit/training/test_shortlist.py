@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from seq2seq.data.dataset import Pairs
 from seq2seq.errors import UserError
 from seq2seq.search.shortlist import MULTIPLE, Shortlist
 from seq2seq.settings.data import TokenizerConfig
-from seq2seq.text.dataset import Pairs
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training import cooccurrence

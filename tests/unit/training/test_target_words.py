@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from seq2seq.data.prepare import prepare
 from seq2seq.settings.config import Config, to_plain
-from seq2seq.text.prepare import prepare
 from seq2seq.training.target_words import WORDS, target_words, words_of_run
 from tests.toy import write_pairs
 

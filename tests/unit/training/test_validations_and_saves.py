@@ -13,9 +13,9 @@ import lightning as L
 import pytest
 import torch
 
+from seq2seq.data.batching import Batch
+from seq2seq.data.dataset import PreparedData
 from seq2seq.settings.config import Config
-from seq2seq.text.batching import Batch
-from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import Budget
 from seq2seq.training.checkpoint_io import DurableIO, link
 from seq2seq.training.checkpoints import Checkpoints

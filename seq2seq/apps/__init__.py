@@ -1,0 +1,1 @@
+"""What stands on the translator; the core never imports it."""

@@ -1,0 +1,179 @@
+"""Translate files in shards of lines, here or by workers of a cluster; a killed job continues after its last shard.
+
+A shard holds a multiple of the lines that `Translator.stream` takes at a time, so that cutting a file changes no line's
+translation. An output has its input's name and one line for every line of the input. In the output folder, .seq2seq/
+has unfinished outputs, and records of each output's digest and the values that the output depends on.
+"""
+
+import glob
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice, tee
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from seq2seq import __version__
+from seq2seq.errors import UserError
+from seq2seq.settings.search import change_search
+from seq2seq.storage.atomic import PARTS, WORK
+from seq2seq.storage.lines import COMPRESSED, explain_os_error
+from seq2seq.storage.output import ResumableOutput, read_lines, require_other
+from seq2seq.translate.translator import CHUNK_LINES, Translator
+from seq2seq.translate.types import SearchRequest
+
+if TYPE_CHECKING:
+    from seq2seq.apps.distributed.ray_workers import RayWorkers
+
+SHARD = 2 * CHUNK_LINES  # lines
+_READERS = 4  # processes of a cluster that read files to find their shards, some files ahead of the translation
+
+
+@dataclass(frozen=True)
+class BulkJob:
+    """Models, search settings and hardware of a job."""
+
+    models: tuple[Path, ...]
+    fingerprint: str  # of the models' files
+    settings: Mapping[str, int | float | None]  # search settings that replace the model's
+    device: str
+    threads: int | None  # CPU threads of each translator; None: PyTorch's choice
+    dtype: torch.dtype | None = None  # of matrix products; None: the choice of each worker's device
+
+    def decides(self) -> dict[str, Any]:
+        """Return, as plain values, what decides the translations besides the inputs."""
+        dtype = str(self.dtype or "by device").removeprefix("torch.")
+        kind = self.device.partition(":")[0]
+        return {"model": self.fingerprint, "device": kind, "dtype": dtype, "version": __version__, **self.settings}
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Lines of a file."""
+
+    source: Path
+    start: int  # byte offset in the file
+    first_line: int
+    lines: int  # maximum
+
+
+@dataclass(frozen=True)
+class BulkFile:
+    """One file to translate."""
+
+    name: str  # of the input and the output
+    output: ResumableOutput
+    shards: list[Shard]  # that the output lacks
+
+
+def find_files(patterns: Sequence[str]) -> Iterator[Path]:
+    """List the names that match, and return an iterator over the files among them, which looks at one after the other.
+
+    Raises:
+        UserError: a pattern matches no file, two files have the same name, or a file is compressed.
+    """
+    sources: dict[str, Path] = {}
+    for pattern in patterns:
+        found = [*map(Path, sorted(glob.iglob(pattern, recursive=True)))]
+        if not any(path.is_file() for path in found):
+            raise UserError(f"--input {pattern} matches no file")
+        for path in found:
+            other = sources.get(path.name)
+            if other is None or not other.is_file():
+                sources[path.name] = path
+            elif path.is_file() and other.resolve() != path.resolve():
+                raise UserError(f"{other} and {path} would have one output: give them different names")
+    for source in sources.values():
+        if source.suffix in COMPRESSED and source.is_file():
+            raise UserError(f"--input {source} is compressed, but its output would not be: decompress it first")
+    return filter(Path.is_file, sources.values())
+
+
+def survey(lines: int, source: Path) -> tuple[Path, str, tuple[int, ...]]:
+    """Return a file, its digest, and the byte offsets at which its shards of so many lines begin."""
+    digest, starts, size = hashlib.blake2b(digest_size=16), [], 0
+    try:
+        with source.open("rb") as file:
+            for number, line in enumerate(file):
+                if number % lines == 0:
+                    starts.append(size)
+                size += len(line)
+                digest.update(line)
+    except OSError as error:
+        raise explain_os_error(source, error) from error
+    return source, digest.hexdigest(), tuple(starts)
+
+
+def open_file(job: BulkJob, output: Path, surveyed: tuple[Path, str, tuple[int, ...]]) -> BulkFile:
+    """Begin a file's output, or go on with what an earlier job wrote."""
+    source, digest, starts = surveyed
+    target = output.resolve() / source.name
+    require_other(target, source)
+    work = target.parent / WORK / PARTS / target.name
+    begin = partial(ResumableOutput, target, work, {"input": digest, **job.decides()}, resume=True)
+    try:
+        opened = begin()
+    except UserError as error:
+        if target.exists():
+            raise UserError(
+                f"{target} is no translation of this input by this model with these settings: "
+                "choose another --output, or remove it"
+            ) from error
+        shutil.rmtree(work, ignore_errors=True)  # an unfinished output of other settings
+        opened = begin()
+    shards = [Shard(source.resolve(), start, number * SHARD + 1, SHARD) for number, start in enumerate(starts)]
+    return BulkFile(source.name, opened, [] if opened.is_complete else shards[-(-opened.inputs // SHARD) :])
+
+
+class ShardTranslator:
+    """Translates shards with a translator that it loads once, when the first shard comes."""
+
+    def __init__(self, job: BulkJob) -> None:
+        self._job = job
+
+    @cached_property
+    def _translator(self) -> Translator:
+        if self._job.threads is not None:
+            torch.set_num_threads(self._job.threads)
+        return Translator.load(self._job.models, self._job.device, self._job.dtype)
+
+    def __call__(self, shard: Shard) -> list[str]:
+        """Return the translations of a shard's lines."""
+        texts = islice(read_lines(shard.source, shard.start), shard.lines)
+        request = SearchRequest(settings=change_search(self._translator.search, self._job.settings))
+        return [best[0].text for best in self._translator.stream(texts, request, first_line=shard.first_line)]
+
+
+def bulk_translate(
+    job: BulkJob, sources: Iterable[Path], output: Path, ray: "RayWorkers | None", workers: int
+) -> Iterator[tuple[BulkFile, int]]:
+    """Translate files here, or by `workers` workers of a cluster; yield each file and its number of translated lines.
+
+    A file is read when its turn comes, on a cluster by processes that are some files ahead.
+
+    Raises:
+        UserError: a file cannot be read or written, another job wrote an output, or the cluster failed.
+    """
+    look, make = partial(survey, SHARD), partial(ShardTranslator, job)
+    surveyed = map(look, sources) if ray is None else ray.map_with(lambda: look, sources, workers=_READERS, num_cpus=0)
+    files, coming = tee(map(partial(open_file, job, output), surveyed))
+    shards = (shard for file in coming for shard in file.shards)
+    if ray is None:
+        translated: Iterator[list[str]] = map(make(), shards)
+    else:
+        gpus = 1 if job.device.startswith("cuda") else 0
+        translated = ray.map_with(make, shards, workers=workers, num_cpus=job.threads or 1, num_gpus=gpus)
+    for file in files:
+        output_file, count = file.output, 0
+        with output_file.file:
+            for lines in islice(translated, len(file.shards)):
+                for line in lines:
+                    output_file(line)
+                output_file.commit(output_file.inputs + len(lines))
+                count += len(lines)
+            output_file.finish()
+        yield file, count

@@ -1,0 +1,111 @@
+"""Translates a document file into a file of the same format, by the ending of its name. Independent of the model."""
+
+import importlib
+import re
+from pathlib import Path
+
+from seq2seq.apps.documents.keeping import Translate, translate_marked
+from seq2seq.apps.documents.marked import OBJECT, Document
+from seq2seq.errors import UserError
+from seq2seq.settings.missing_packages import needing
+from seq2seq.storage.atomic import replacing
+from seq2seq.storage.lines import COMPRESSED
+
+_READERS = {  # ending → module and function, which reads text, or bytes in the module xml
+    ".srt": ("subtitles", "read"),
+    ".vtt": ("subtitles", "read_vtt"),
+    ".po": ("gettext", "read"),
+    ".html": ("html", "read"),
+    ".htm": ("html", "read"),
+    ".md": ("markdown", "read"),
+    ".markdown": ("markdown", "read"),
+    ".xliff": ("xml", "read_xliff"),
+    ".xlf": ("xml", "read_xliff"),
+    ".tmx": ("xml", "read_tmx"),
+}
+_OTHERS = re.compile(  # endings of files with markup, which a translation line by line would damage
+    r"\.(?:ass|ssa|jsonl?|csv|tsv|xml|ya?ml|toml|ini|properties|strings|resx|ts|tex|rst|adoc|rtf|pdf|docx?|odt|epub|"
+    r"pptx?|xlsx?|zip|parquet)"
+)
+_BOM = b"\xef\xbb\xbf"
+
+
+def is_document(path: Path) -> bool:
+    """Return whether a file, by its ending, is translated as a document instead of line by line."""
+    return path.suffix.lower() in _READERS
+
+
+def require_plain(path: Path) -> None:
+    """Refuse to translate line by line a file that has markup by its ending.
+
+    Raises:
+        UserError: the ending is that of a format which is not read, such as a compressed document's.
+    """
+    plain = path.with_suffix("") if path.suffix in COMPRESSED else path
+    if is_document(plain) or _OTHERS.fullmatch(plain.suffix.lower()):
+        raise UserError(
+            f"{path}: {path.name[len(plain.stem) :]} files are not translated, only lines and {' '.join(_READERS)}: "
+            "convert it, or let --format lines translate every line with all its markup"
+        )
+
+
+def translate_document(path_in: Path, path_out: Path, translate: Translate, src_lang: str, tgt_lang: str) -> int:
+    """Translate the text of a document and leave all else unchanged; the new file appears when it is complete.
+
+    Every line keeps its line end. A new file gets the permissions of path_in, a replaced file keeps its own.
+
+    Args:
+        path_in: an .srt, .vtt, .po, .xliff, .xlf, .tmx, .html or .md file.
+        path_out: the file to write, of the same format; may be path_in.
+        translate: returns every text's translation and, if its flag is set, the alignment of their words.
+        src_lang: language of the document, such as "en".
+        tgt_lang: language of the translations.
+
+    Returns:
+        The number of texts that were translated.
+
+    Raises:
+        UserError: a file cannot be read or written, is malformed, has another format, or cannot be kept intact.
+    """
+    ending = path_in.suffix.lower()
+    if not is_document(path_in) or ending != path_out.suffix.lower():
+        known = ", ".join(_READERS)
+        raise UserError(f"{path_in} cannot become {path_out}: give two names with the same ending, one of {known}")
+    if path_in.exists() and not path_in.is_file():
+        raise UserError(f"{path_in} is no regular file: a document is read as a whole")
+    try:
+        with replacing(path_out, like=path_in) as file:
+            data, num_texts = _translate(path_in, translate, src_lang, tgt_lang)
+            file.write_bytes(data)
+    except OSError as error:
+        raise UserError(f"{path_out} cannot be written: {error.strerror}") from error
+    return num_texts
+
+
+def _translate(path: Path, translate: Translate, src_lang: str, tgt_lang: str) -> tuple[bytes, int]:
+    """Return the translated document and the number of its texts."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        with needing("documents", "this format"):
+            module, name = _READERS[path.suffix.lower()]
+            read = getattr(importlib.import_module(f"seq2seq.apps.documents.{module}"), name)
+        bom = _BOM if data.startswith(_BOM) and module != "xml" else b""
+        document: Document = read(data if module == "xml" else _decode(data.removeprefix(bom)), src_lang, tgt_lang)
+        written = document.write(translate_marked(document.segments, translate))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    return bom + (written.encode() if isinstance(written, str) else written), len(document.segments)
+
+
+def _decode(data: bytes) -> str:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.start + 1} (0x{data[error.start]:02x})"
+        raise UserError(f"{byte} is not UTF-8: convert the file first, for example with iconv") from error
+    if "\0" in text or OBJECT in text:
+        raise UserError("it is binary (it has bytes 0 or 1), expected text: check its name's ending")
+    return text

@@ -1,0 +1,154 @@
+"""HTML: text between tags, spliced in place; tags, attributes, comments, scripts and code stay byte for byte."""
+
+import html
+import re
+from collections.abc import Sequence
+
+from seq2seq.apps.documents.marked import BREAKS, VOID, Document, Kind, Marked, Segment, with_space
+from seq2seq.apps.documents.splicing import Passage, splicing_document
+from seq2seq.errors import UserError
+
+_INLINE = re.compile(
+    "a|abbr|acronym|b|bdi|bdo|big|br|cite|code|data|del|dfn|em|font|i|img|ins|kbd|label|mark|q|rp|rt|ruby|s|samp|small|"
+    "span|strike|strong|sub|sup|time|tt|u|var|wbr"
+)
+_UNTRANSLATED = re.compile("code|kbd|math|pre|samp|script|style|svg|template|textarea|tt|var")
+_ENTITY = "wbr"  # entities of spaces and invisible characters are treated as this tag
+_RAW = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in ("script", "style")}
+_CHARSET = re.compile(r"<meta\b[^<>]*\bcharset\s*+=\s*+[\"']?+\s*+([\w-]+)", re.IGNORECASE)
+# Every alternative either fails at once or consumes all that it has read, so that reading takes linear time.
+_MARKUP = re.compile(
+    r"""<!--(?:-?>|.*?(?:--!?>|\Z))
+    | <!\[CDATA\[.*?(?:\]\]>|\Z)
+    | <(?:[!?]|/(?![A-Za-z]))[^>]*(?:>|\Z)
+    | </(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
+    | <(?P<start>[A-Za-z][^\s/>]*+)
+      (?:[^>=/]++|/(?!>)|=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)*+(?P<slash>/)?(?:>|\Z)
+    | (?P<entity>&(?:nbsp|ensp|emsp|thinsp|zwj|zwnj|shy|lrm|rlm|\#160|\#173|\#[xX][aA][0dD])(?![\w.-]);?)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+Token = tuple[str, str, int, int]  # kind (text, start, end, empty, object, other), tag, where it begins and ends
+
+
+def read(text: str, src_lang: str, tgt_lang: str, *, is_file: bool = True) -> Document[str]:
+    """Read an HTML document; its translation also changes the language of `<html lang>`.
+
+    Raises:
+        UserError: the document of a file declares another encoding than UTF-8.
+    """
+    charset = _CHARSET.search(text) if is_file else None
+    if charset and charset[1].lower().replace("-", "") != "utf8":
+        raise UserError(f"it declares charset={charset[1]}, expected utf-8: convert it and its <meta charset>")
+    document = splicing_document(text, [_read(text, tokens) for tokens in _find_texts(text)], _write)
+    language = re.compile(rf"(<html\b[^<>]*\blang\s*=\s*[\"']?){re.escape(src_lang)}\b(?:-\w+)?", re.IGNORECASE)
+
+    def write(translations: Sequence[Marked]) -> str:
+        return language.sub(rf"\g<1>{tgt_lang}", document.write(translations), count=1)
+
+    return Document(document.segments, write)
+
+
+def _write(passage: Passage, translation: Marked) -> str:
+    parts = passage.segment.fill(translation)
+    return "".join(html.escape(text, quote=False) + (markup or "") for text, markup in parts)
+
+
+def _find_texts(text: str) -> list[list[Token]]:
+    """Return a document's texts as lists of tokens; an untranslated inline element is one token, of kind object."""
+    segments: list[list[Token]] = [[]]
+    skipped, depth = "", 0  # the outermost open element that is not translated, and how many of its name are open
+    for kind, tag, start, end in _tokenize(text):
+        if depth:
+            if tag == skipped:
+                depth += {"start": 1, "end": -1}.get(kind, 0)
+            if segments[-1]:
+                segments[-1][-1] = *segments[-1][-1][:3], end
+            continue
+        is_block = kind in ("start", "end", "empty") and not _INLINE.fullmatch(tag)
+        if is_block:
+            segments.append([])
+        if kind == "start" and not VOID.fullmatch(tag) and _is_untranslated(tag, text[start:end]):
+            skipped, depth = tag, 1
+            kind = "object"
+        if not is_block:
+            segments[-1].append((kind, tag, start, end))
+    if depth and segments[-1]:  # an element that is not closed: no text can follow it
+        segments[-1].pop()
+    trimmed = [_trim(segment, text) for segment in segments]
+    return [segment for segment in trimmed if any(kind == "text" for kind, *_ in segment)]
+
+
+def _trim(segment: list[Token], text: str) -> list[Token]:
+    """Remove white space and comments at both ends."""
+    indices = [
+        index
+        for index, (kind, _, start, end) in enumerate(segment)
+        if kind != "other" and (kind != "text" or text[start:end].strip())
+    ]
+    return segment[indices[0] : indices[-1] + 1] if indices else []
+
+
+def _read(text: str, tokens: list[Token]) -> Passage:
+    """Return a text with its markup.
+
+    The markup of a tag that encloses nothing includes any white space around the tag, and is then read as a space.
+    """
+    start, end = tokens[0][2], tokens[-1][3]
+    start += len(text[start:end]) - len(text[start:end].lstrip())
+    end = start + len(text[start:end].rstrip())
+    segment: Segment[str] = Segment()
+    last_end = start
+    for kind, tag, first, last in tokens:
+        if kind == "text":
+            continue
+        is_alone = kind in ("empty", "other") or (kind != "object" and VOID.fullmatch(tag))
+        is_cut_short = text[first] == "&" and text[last - 1] != ";"  # an entity without its semicolon
+        begin, finish = with_space(text, first, last, last_end, end, str.isspace) if is_alone else (first, last)
+        segment.add_text(re.sub(r"\s+", " ", html.unescape(text[last_end:begin])))
+        markup = text[begin:last] + ";" * is_cut_short + text[last:finish]
+        last_end = finish
+        if kind == "object":
+            segment.add_object(markup)
+        elif not is_alone:
+            segment.add_mark(Kind.OPEN if kind == "start" else Kind.CLOSE, markup)
+        elif tag in BREAKS or html.unescape(markup) != html.unescape(markup).strip():
+            segment.add_break(markup)
+        else:
+            segment.add_mark(Kind.POINT, markup)
+    segment.add_text(re.sub(r"\s+", " ", html.unescape(text[last_end:end])))
+    return Passage(start, end, segment)
+
+
+def _tokenize(text: str) -> list[Token]:
+    """Cut a document into its tokens, in one pass.
+
+    As in a browser, a comment, declaration, script or style sheet without an end reaches to the end of the document; as
+    in XHTML, a CDATA section ends at ]]>. A tag without an end is text.
+    """
+    tokens: list[Token] = []
+    start = 0
+    while match := _MARKUP.search(text, start):
+        kind, tag = ("end", match["end"]) if match["end"] else ("start", match["start"] or "")
+        first, end = match.span()
+        if tag and text[end - 1] != ">":
+            break
+        if match["entity"]:
+            kind, tag = "empty", _ENTITY
+        elif not tag:
+            kind = "other"
+        elif match["slash"]:
+            kind = "empty"
+        elif kind == "start" and tag.lower() in _RAW:
+            closing = _RAW[tag.lower()].search(text, end)
+            end = closing.start() if closing else len(text)
+        if first > start:
+            tokens.append(("text", "", start, first))
+        tokens.append((kind, tag.lower(), first, end))
+        start = end
+    return [*tokens, ("text", "", start, len(text))] if start < len(text) else tokens
+
+
+def _is_untranslated(name: str, tag: str) -> bool:
+    attribute = re.search(r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=\s*[\"'][^\"']*\bnotranslate\b", tag, re.IGNORECASE)
+    return bool(attribute or _UNTRANSLATED.fullmatch(name))

@@ -1,0 +1,223 @@
+"""Translates texts with markup sentence by sentence. Independent of file formats and the model.
+
+The function that translates sentences keeps placeholders, code and addresses (`seq2seq.translate.kept`). If a
+translation lacks or invents syntax nevertheless, it is not used.
+"""
+
+import bisect
+import itertools
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from seq2seq.apps.documents.marked import BREAKS, KEPT, OBJECT, VOID, Kind, Mark, Marked, Segment, join, with_space
+from seq2seq.apps.documents.placing import Alignment, place
+from seq2seq.errors import UserError
+from seq2seq.text.masks import hide
+from seq2seq.text.sentences import sentence_ends
+
+log = logging.getLogger(__name__)
+
+Translated = tuple[str, Alignment | None]
+Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: whether alignments are used
+Finish = Callable[[Sequence[Translated]], list[Marked]]
+
+_LETTER = re.compile(r"[^\W\d_]")
+_LINE_ENDS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*")  # with the white space around them
+_TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
+_UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0 (§2.2), even escaped
+_ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
+
+
+def translate_marked(texts: Sequence[Marked], translate: Translate) -> list[Marked]:
+    """Translate texts as `prepare` does, with a function that translates sentences."""
+    sentences, align, finish = prepare(texts)
+    return finish(translate(sentences, align) if sentences else [])
+
+
+def prepare(texts: Sequence[Marked]) -> tuple[list[str], bool, Finish]:
+    """Return the sentences of texts, whether alignments are used, and what makes the texts' translations of theirs.
+
+    Keep all matches of KEPT, and white space at the ends of a text. A sentence whose translation has others stays as it
+    is. Marks, and pairs of tags in a text, are removed before translation. They are placed in the translation by the
+    model's alignment of words, or by position if there is no alignment.
+
+    Raises:
+        UserError: a text has plural or select forms of ICU, whose text cannot be separated from their syntax.
+    """
+    for text in texts:
+        if _ICU.search(text.text):
+            raise UserError(f"{text.text!r:.60} has ICU plural or select forms, which cannot be kept: take it out")
+    lifted = [Lifted(text) for text in texts]
+    cut = [cut_marked(text.marked) for text in lifted]
+    sentences = list(dict.fromkeys(sentence for parts in cut for sentence in parts[::2]))
+    worded = list(dict.fromkeys(one.text for one in sentences if _LETTER.search(hide(one.text, " "))))
+
+    def finish(translations: Sequence[Translated]) -> list[Marked]:
+        words = {text: (text, None) for text in (one.text for one in sentences)} | _written(worded, translations)
+        done = {sentence: _or_source(sentence, place(sentence, *words[sentence.text])) for sentence in sentences}
+        joined = [join(part if i % 2 else done[part] for i, part in enumerate(parts)) for parts in cut]
+        written = [text.put_back(translated) for text, translated in zip(lifted, joined, strict=True)]
+        return [_or_source(text, translation) for text, translation in zip(texts, written, strict=True)]
+
+    return [text.strip() for text in worded], any(text.marked.marks for text in lifted), finish
+
+
+def cut_sentences(text: str) -> list[str]:
+    """Return sentences (even indices) and the white space between them (odd indices); never cut a kept string."""
+    return [part.text for part in cut_marked(Marked(text))]
+
+
+def cut_marked(text: Marked) -> list[Marked]:
+    """Cut a text with marks as `cut_sentences` does."""
+    return text.cut([*itertools.chain.from_iterable(_gaps(text.text)), len(text.text)])
+
+
+def _gaps(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the white space after each sentence and each line begins and ends, outside of kept strings."""
+    hidden = hide(text, OBJECT)
+    start = 0
+    for line_end in [*_LINE_ENDS.finditer(hidden), None]:
+        line = hidden[start : len(hidden) if line_end is None else line_end.start()]
+        last = 0
+        for end in sentence_ends(line):
+            if end < len(line):
+                yield start + last + len(line[last:end].rstrip()), start + end
+                last = end
+        if line_end is not None:
+            yield line_end.span()
+            start = line_end.end()
+
+
+def _or_source(text: Marked, translation: Marked) -> Marked:
+    """Return the translation, or the source if that has other kept strings, such as a tag with characters beside it."""
+    if sorted(KEPT.findall(text.text)) == sorted(KEPT.findall(translation.text)):
+        return translation
+    log.warning("not translated, since its translation %r has other placeholders: %r", translation.text, text.text)
+    return text
+
+
+def _written(texts: Sequence[str], translations: Sequence[Translated]) -> dict[str, Translated]:
+    """Return the translations of texts that are not empty, with the texts' white space at the ends.
+
+    Control characters that a text lacks are left out of its translation: no format can hold all of them.
+    """
+    done: dict[str, Translated] = {}
+    num_left_out = 0
+    for text, (translation, alignment) in zip(texts, translations, strict=True):
+        unwritable = set(_UNWRITABLE.findall(translation)).difference(text)
+        written = "".join(character for character in translation if character not in unwritable)
+        num_left_out += len(translation) - len(written)
+        if written.strip():
+            leading, _, trailing = text.partition(text.strip())
+            done[text] = leading + written.strip() + trailing, alignment
+        else:
+            log.warning("not translated, since its translation is empty: %r", text)
+    if num_left_out:
+        log.warning("%d control characters were left out of translations: documents cannot hold them", num_left_out)
+    return done
+
+
+@dataclass(frozen=True)
+class _Tag:
+    kind: Kind
+    name: str
+    start: int
+    end: int
+
+
+class Lifted:
+    """A text whose pairs of tags, tags that enclose nothing, and comments have become marks.
+
+    A tag without its partner stays in the text, because the text is about the tag. All tags stay if the text without
+    them would have other kept strings.
+    """
+
+    def __init__(self, source: Marked) -> None:
+        text, positions = source.text, [mark.position for mark in source.marks]
+        tags = _find_tags(text, positions)
+        if not _is_kept_without(tags, text):
+            tags = []
+        self._segment: Segment[str | Mark] = Segment()
+        items = [*((mark.position, mark) for mark in source.marks), *((tag.start, tag) for tag in tags)]
+        at = 0
+        for position, item in sorted(items, key=lambda item: item[0]):  # a mark goes before a tag at the same position
+            if isinstance(item, Mark):
+                self._add_text(text[at:position])
+                self._segment.add_mark(item.kind, item)
+                at = max(at, position)
+                continue
+            start, end = with_space(text, item.start, item.end, at, len(text))
+            is_within_line = start > 0 and end < len(text) and "\n" not in (text[start - 1], text[end])
+            parts_words = item.name in BREAKS or end - start > item.end - item.start
+            mark = bisect.bisect_left(positions, start)
+            has_marks = mark < len(positions) and positions[mark] <= end
+            if item.kind is Kind.POINT and is_within_line and parts_words and not has_marks:
+                self._add_text(text[at:start])
+                self._segment.add_break(text[start:end])
+                at = end
+            else:
+                self._add_text(text[at : item.start])
+                self._segment.add_mark(item.kind, text[item.start : item.end])
+                at = item.end
+        self._add_text(text[at:])
+        self.marked = self._segment.marked
+
+    def _add_text(self, text: str) -> None:
+        for i, part in enumerate(text.split(OBJECT)):  # objects at the odd indices
+            if i % 2:
+                self._segment.add_object(f"{OBJECT}{part}{OBJECT}")
+            else:
+                self._segment.add_text(part)
+
+    def put_back(self, translated: Marked) -> Marked:
+        """Return a translation of `marked` with the tags as text."""
+        parts: list[str] = []
+        marks: list[Mark] = []
+        length = 0
+        for text, markup in self._segment.fill(translated):
+            part = text + markup if isinstance(markup, str) else text
+            parts.append(part)
+            length += len(part)
+            if isinstance(markup, Mark):
+                marks.append(replace(markup, position=length))
+        return Marked("".join(parts), tuple(marks))
+
+
+def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
+    """Return the tags outside of code and placeholders that have a partner, or need none, and contain no mark."""
+    tags: list[_Tag] = []
+    unpaired: set[int] = set()  # indices of tags
+    opened: list[int] = []
+    names: Counter[str] = Counter()  # of the open tags
+    for match in KEPT.finditer(text):
+        tag = _TAG.fullmatch(match[0])
+        mark = bisect.bisect_right(positions, match.start())
+        if tag is None or (mark < len(positions) and positions[mark] < match.end()):
+            continue
+        name = (tag["name"] or "").lower()
+        is_point = not name or tag["empty"] or VOID.fullmatch(name)
+        kind = Kind.POINT if is_point else Kind.CLOSE if tag["end"] else Kind.OPEN
+        index = len(tags)
+        tags.append(_Tag(kind, name, match.start(), match.end()))
+        if kind is Kind.OPEN:
+            opened.append(index)
+            names[name] += 1
+        elif kind is Kind.CLOSE and names[name]:
+            while tags[opened[-1]].name != name:  # tags still open within have no partner
+                unpaired.add(opened[-1])
+                names[tags[opened.pop()].name] -= 1
+            names[tags[opened.pop()].name] -= 1
+        elif kind is Kind.CLOSE:
+            unpaired.add(index)
+    unpaired.update(opened)
+    return [tag for index, tag in enumerate(tags) if index not in unpaired]
+
+
+def _is_kept_without(tags: list[_Tag], text: str) -> bool:
+    """Return whether the text has the same kept strings without the tags: `{<b>x</b>}` would become a placeholder."""
+    spans = list(zip([0, *(tag.end for tag in tags)], [*(tag.start for tag in tags), None], strict=True))
+    joined, hidden = ("".join(each[start:end] for start, end in spans) for each in (text, hide(text, OBJECT)))
+    return hide(joined, OBJECT) == hidden

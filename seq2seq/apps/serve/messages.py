@@ -1,0 +1,249 @@
+"""Requests and answers, as OpenAPI describes them, and how a request is read from its body, without a model."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import parse_qsl
+
+from fastapi import HTTPException, Request
+from pydantic import BaseModel, ConfigDict, Field, Json, StringConstraints, ValidationError
+from python_multipart.multipart import parse_options_header
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect
+
+from seq2seq.apps.serve.limits import Limits
+
+_DRAIN_TIMEOUT = 1.0  # seconds for which the rest of a too large body is read, so that its sender gets the answer
+_MAX_FIELDS = 16  # most fields of a form, besides its texts
+_LISTS = ("without", "average")  # fields of a form that may be repeated
+_MEANINGS = {
+    400: "The request is wrong.",
+    403: "The key is wrong, or the page or the server's name is not known.",
+    408: "The request did not arrive in time.",
+    413: "The request is too large.",
+    415: "The request is neither JSON nor a form.",
+    429: "Too much is waiting: try again after Retry-After seconds.",
+    500: "Something went wrong on the server.",
+    501: "This server cannot do it.",
+    503: "The server could not answer in time, or is being stopped.",
+}
+TEXT = {"type": "string"}
+EXPLANATION = {
+    "type": "object",
+    "description": "The model's attention, `walks` through one layer and head, and the `beams` of the search; "
+    "docs/attention.md describes the other fields.",
+}
+
+
+class KeyedRequest(BaseModel):
+    """A request for work; the key may also be in the header Authorization."""
+
+    api_key: str | None = None
+
+
+AnyRequest = TypeVar("AnyRequest", bound=KeyedRequest)
+
+
+class DetectRequest(KeyedRequest):
+    """A request for the language of a text."""
+
+    q: str = Field(min_length=1, description="Text")
+
+
+Phrase = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+
+
+class TranslateRequest(KeyedRequest):
+    """A request for translations, with LibreTranslate's fields."""
+
+    q: str | list[str] = Field(description="Text or texts to translate")
+    source: str = Field(min_length=1, description="Language of the text, or auto")
+    target: str = Field(min_length=1, description="Language of the translation")
+    format: Literal["text", "html"] = "text"
+    alternatives: int = Field(default=0, ge=0, description="Number of further translations")
+    sentences: bool = Field(default=False, description="Whether to return the sentences of the text, too (not of HTML)")
+    confidence: bool = Field(
+        default=False, description="Whether to return how likely the translation is acceptable (not of HTML)"
+    )
+    glossary: dict[Phrase, Phrase] | Json[dict[Phrase, Phrase]] = Field(
+        default={}, description="Terms and the translations that they must have; in a form, an object in JSON"
+    )
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts as a list, also for a single text."""
+        return [self.q] if isinstance(self.q, str) else self.q
+
+
+Name = Annotated[str, StringConstraints(max_length=40)]  # see `seq2seq.apps.explain.interventions`: encoder.2.head.3
+
+
+class ExplainRequest(KeyedRequest):
+    """A request for the model's attention while it translates a sentence."""
+
+    source: str = Field(min_length=1, description="A sentence")
+    target: str | None = Field(default=None, description="Its translation; none: the model's own")
+    layer: int = Field(default=0, ge=0, description="Layer to walk through, from 0")
+    head: int = Field(default=0, ge=0, description="Its head, from 0")
+    without: list[Name] = Field(default=[], max_length=200, description="Parts of the model that are switched off")
+    average: list[Name] = Field(default=[], max_length=200, description="Heads that take the same of all they may see")
+    word: int = Field(default=0, ge=0, description="A word of the translation, from 0, to compare with `other`")
+    other: str | None = Field(default=None, max_length=100, description="Another word in its place; none: no contrast")
+    temperature: float = Field(default=1.0, ge=0.001, le=1000, description="Divisor of all scores besides √c")
+
+
+class _Answer(BaseModel):
+    """An answer that allows no other fields than its own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorAnswer(_Answer):
+    """An error message."""
+
+    error: str
+
+
+class Detection(_Answer):
+    """A possible language of a text."""
+
+    confidence: float  # percent
+    language: str  # code
+
+
+class TranslateAnswer(_Answer):
+    """A text's translation, or a list for a list of texts; other fields are present if the request asks for them."""
+
+    translatedText: str | list[str]  # noqa: N815
+    alternatives: list[str] | list[list[str]] = []
+    detectedLanguage: Detection | list[Detection] = []  # noqa: N815
+    sentences: list[str] | list[list[str]] = []
+    confidence: float | list[float | None] | None = None  # from 0 to 1, of the least sure sentence
+
+
+class Language(_Answer):
+    """A language by its code and its English name."""
+
+    code: str
+    name: str
+
+
+class TranslatedLanguage(Language):
+    """A language and the codes of the languages that it is translated into."""
+
+    targets: list[str]
+
+
+class SettingsAnswer(_Answer):
+    """The server's settings for a page."""
+
+    charLimit: int  # noqa: N815
+    frontendTimeout: int = 300  # noqa: N815  (milliseconds after the last keystroke until the page translates)
+    apiKeys: bool  # noqa: N815
+    keyRequired: bool  # noqa: N815
+    suggestions: bool = False
+    filesTranslation: bool = False  # noqa: N815
+    supportedFilesFormat: list[str] = []  # noqa: N815
+    language: dict[Literal["source", "target"], Language]
+    alternatives: int
+    explainLimit: int  # noqa: N815
+
+
+class HealthAnswer(_Answer):
+    """The server works."""
+
+    status: Literal["ok"] = "ok"
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI's description of a route's errors."""
+    return {status: {"description": _MEANINGS[status], "model": ErrorAnswer} for status in statuses}
+
+
+def success(media_type: str, schema: dict[str, str]) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI's description of the answer of a route that has no response model."""
+    return {200: {"content": {media_type: {"schema": schema}}}}
+
+
+def body_of(shape: type[BaseModel]) -> dict[str, Any]:
+    """Return OpenAPI's description of the body of a route that calls `read_request`."""
+    schema = shape.model_json_schema()
+    kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+    return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}
+
+
+async def read_request(request: Request, shape: type[AnyRequest], limits: Limits) -> AnyRequest:
+    """Read a request from its body within the limits of size and time, and check its fields."""
+    _, parameters = parse_options_header(request.headers.get("content-type"))
+    if parameters.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):  # some of Python's codecs are slow
+        raise HTTPException(415, "Invalid request: send it in UTF-8", {"Connection": "close"})
+    try:
+        async with asyncio.timeout(limits.timeout):
+            body = await _read_body(request, limits.body_limit)
+    except TimeoutError:
+        raise HTTPException(408, "the request's body did not arrive in time", {"Connection": "close"}) from None
+    values = await _parse(request, body, limits.batch_limit + _MAX_FIELDS)
+    try:
+        json.dumps(values, ensure_ascii=False).encode()  # JSON can hold half a surrogate pair, UTF-8 cannot
+        return shape.model_validate(values)
+    except UnicodeEncodeError:
+        raise HTTPException(400, "Invalid request: the body has half a surrogate pair") from None
+    except ValidationError as error:
+        raise HTTPException(400, _in_words(error)) from None
+
+
+async def _read_body(request: Request, max_bytes: int) -> bytes:
+    body = bytearray()
+    stream = request.stream()
+    async for chunk in stream:
+        body += chunk
+        if len(body) > max_bytes:
+            body.clear()
+            with suppress(TimeoutError, ClientDisconnect):
+                async with asyncio.timeout(_DRAIN_TIMEOUT):
+                    async for _ in stream:
+                        pass
+            raise HTTPException(413, f"the request is larger than {max_bytes} bytes", {"Connection": "close"})
+    return bytes(body)
+
+
+async def _parse(request: Request, body: bytes, max_fields: int) -> dict[str, Any]:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    try:
+        if kind == "application/json":
+            values = json.loads(body)
+            if not isinstance(values, dict):
+                raise HTTPException(400, "Invalid JSON format")
+            return values
+        if kind == "application/x-www-form-urlencoded":
+            return _fields(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=max_fields))
+        if kind == "multipart/form-data":
+
+            async def stream() -> AsyncGenerator[bytes, None]:
+                yield body
+
+            limits = {"max_files": 0, "max_fields": max_fields, "max_part_size": len(body) + 1}
+            form = await MultiPartParser(request.headers, stream(), **limits).parse()
+            return _fields([(name, value) for name, value in form.multi_items() if str(value)])
+    except (ValueError, RecursionError, MultiPartException):
+        raise HTTPException(400, f"Invalid request: the body is not {kind} in UTF-8") from None
+    raise HTTPException(415, "Invalid request: send application/json or a form")
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a form's values: fields of _LISTS and several fields q become lists; of others, the first counts."""
+    values: dict[str, Any] = {name: value for name, value in reversed(pairs) if name != "q"}
+    values |= {name: [value for other, value in pairs if other == name] for name in _LISTS if name in values}
+    texts = [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]  # forms write \r\n
+    return {**values, "q": texts[0] if len(texts) == 1 else texts} if texts else values
+
+
+def _in_words(error: ValidationError) -> str:
+    """Return a description of the first error, without the sent value."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else "body"
+    if first["type"] in ("missing", "string_too_short"):
+        return f"Invalid request: missing {name} parameter"
+    return f"Invalid request: {name}: {first['msg']}"

@@ -1,0 +1,159 @@
+"""The service behind the routes: the model's thread, the queues and the metrics; this module does not know HTTP."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from seq2seq.apps.serve.batching import Batcher, OverloadedError
+from seq2seq.apps.serve.limits import Limits
+from seq2seq.apps.serve.translating import TextTranslator, compute_with
+from seq2seq.apps.serve.worker import Kind, Worker
+from seq2seq.errors import UserError
+from seq2seq.translate.translator import Translator
+
+Explain = Callable[[Any], dict[str, Any]]  # of an `ExplainRequest`, which the service hands on as it is
+Detect = Callable[[str], list[tuple[str, float]]]  # languages and their confidences (percent), likeliest first
+
+_STOP_TIMEOUT = 5.0  # seconds to wait at the end for the model's current step
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """The Prometheus metrics of one server, in their own registry: several servers in a process do not mix."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Counter(
+            "seq2seq_requests", "Requests answered.", ["method", "path", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "seq2seq_request_seconds", "Time to the end of the answer.", ["path"], buckets=_SECONDS, registry=registry
+        )
+        self.rejected = Counter("seq2seq_rejected", "Requests refused or given up.", ["reason"], registry=registry)
+        self.sentences = Counter("seq2seq_sentences", "Sentences translated.", registry=registry)
+        self.batch = Histogram("seq2seq_batch_sentences", "Sentences of a batch.", buckets=_SIZES, registry=registry)
+        self.batch_seconds = Histogram(
+            "seq2seq_batch_seconds", "Time to translate a batch, pauses included.", buckets=_SECONDS, registry=registry
+        )
+
+    def on_batch(self, count: int, seconds: float) -> None:
+        """Count a translated batch."""
+        self.sentences.inc(count)
+        self.batch.observe(count)
+        self.batch_seconds.observe(seconds)
+
+
+class Service:
+    """Translates and explains sentences for requests.
+
+    Attributes:
+        inside: number of requests that are being answered.
+        explanations: number of explanations that wait, are being computed or are being sent.
+    """
+
+    def __init__(
+        self,
+        translator: Translator,
+        limits: Limits | None = None,
+        *,
+        most_alternatives: int = 4,
+        explain: Explain | None = None,
+        detect: Detect | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        """Wrap a translator; call `start` to begin.
+
+        Args:
+            translator: translates the sentences.
+            limits: of requests, batches and waiting; None: the defaults.
+            most_alternatives: most further translations that a request may ask for; at most the translator's beam - 1.
+            explain: returns an explanation as JSON values; None: this server cannot explain.
+            detect: returns a text's likeliest languages; None: this server cannot detect languages.
+            api_key: the key that requests must have; None: no request needs a key.
+        """
+        self.limits = limits = limits or Limits()
+        self.translator, self.most_alternatives = translator, most_alternatives
+        self.explain, self.detect, self.api_key = explain, detect, api_key
+        self.metrics = Metrics()
+        self.inside, self.explanations = 0, 0
+        self.worker, self.markup_worker = Worker("model"), Worker("markup")
+        self.batchers = batchers = [
+            Batcher(compute_with(translator), self.worker, limits, kind=kind, on_batch=self.metrics.on_batch)
+            for kind in Kind
+        ]
+        languages = translator.src_lang, translator.tgt_lang
+        self.texts = TextTranslator(batchers, translator.count_subwords, self.markup_worker, languages, limits)
+        self._one_explanation = asyncio.Lock()  # one at a time, so that long sentences get their turns
+        for name, text, value in (
+            (
+                "waiting_sentences",
+                "Sentences in the queues.",
+                lambda: sum(batcher.waiting_sentences for batcher in batchers),
+            ),
+            (
+                "waiting_characters",
+                "Characters in the queues.",
+                lambda: sum(batcher.waiting_chars for batcher in batchers),
+            ),
+            ("waiting_explanations", "Explanations waiting, at work or being sent.", lambda: self.explanations),
+            ("requests_inside", "Requests being answered.", lambda: self.inside),
+        ):
+            Gauge(f"seq2seq_{name}", text, registry=self.metrics.registry).set_function(value)
+
+    def start(self) -> None:
+        """Start to answer requests, in the running event loop."""
+        for batcher in self.batchers:
+            batcher.start()
+
+    async def stop(self) -> None:
+        """Stop, and wait a few seconds for the current step: Python cannot end properly while PyTorch computes."""
+        await asyncio.gather(*(batcher.stop() for batcher in self.batchers))
+        for worker in (self.worker, self.markup_worker):
+            await asyncio.to_thread(worker.close, _STOP_TIMEOUT)
+
+    @property
+    def trouble(self) -> str:
+        """The reason why requests are not answered, such as a step that exceeds the timeout; empty: no trouble."""
+        if not all(batcher.is_running for batcher in self.batchers):
+            return "the queue has stopped"
+        for worker in (self.worker, self.markup_worker):
+            if (seconds := worker.busy_seconds) > self.limits.timeout:
+                return f"the {worker.name} has been at one step for {seconds:.0f} s"
+        return ""
+
+    @property
+    def retry_after(self) -> int:
+        """Estimated seconds until the queues are empty, from the speed of the last batches."""
+        return max(batcher.retry_after for batcher in self.batchers)
+
+    @contextmanager
+    def explanation_slot(self) -> Iterator[None]:
+        """Count an explanation until the client has received the answer."""
+        if self.explanations >= self.limits.explanations:
+            raise OverloadedError("too many explanations are requested or being sent", self.retry_after)
+        self.explanations += 1
+        try:
+            yield
+        finally:
+            self.explanations -= 1
+
+    async def explain_as_json(self, request: Any) -> bytes:
+        """Return an explanation as JSON."""
+        async with self._one_explanation:
+            return await self.worker.run(self._to_json, request, kind=Kind.DOCUMENT)
+
+    def _to_json(self, request: Any) -> bytes:
+        assert self.explain is not None
+        fields = self.explain(request)
+        content = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        if len(content) > (limit := self.limits.explanation_bytes):
+            raise UserError(
+                f"the explanation has {len(content)} bytes, at most {limit} are sent: give a shorter sentence"
+            )
+        return content

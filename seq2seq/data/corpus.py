@@ -1,0 +1,261 @@
+"""Training corpora and test sets: files of every supported format, and sets of the Hugging Face hub.
+
+The ending of a file's name determines its format: `.tsv` (two fields), `.csv`, `.jsonl` and `.parquet` (named columns),
+`.tmx` (translation memories), or two files of parallel lines, `a.en+a.es`. All files but Parquet may also end in `.gz`
+or `.xz`. Patterns such as `corpora/*.tsv.xz` are expanded.
+"""
+
+import errno
+import glob
+import logging
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import chain
+from pathlib import Path, PurePath
+from typing import Any, TypeVar, cast
+
+from seq2seq.data.formats import LINES, READERS, Pair, Record, read_moses, read_rows
+from seq2seq.errors import UserError, in_short
+from seq2seq.settings.data import SPLITS, DataConfig, expand_user
+from seq2seq.storage.lines import COMPRESSED, explain_os_error, refuse_bad_lines
+
+logger = logging.getLogger(__name__)
+AnyPath = TypeVar("AnyPath", bound=PurePath)
+_ROWS = 100  # rows of a hub set that are converted to Python at a time
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A source of pairs: a file, two parallel files, or one split of a hub set."""
+
+    name: str  # relative to data.root, for tables and messages
+    stem: str  # file name without endings, the name of a test set
+    paths: tuple[Path, ...]  # the files that hold the pairs
+    read: Callable[..., Iterator[Record]]  # without arguments: all records
+    part: str | None = None  # the part of the files that is read; None: all
+    is_divisible: bool = False  # whether read(begin) reads the records that begin at a byte of the file or later
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files.
+
+        Raises:
+            UserError: a file is missing or cannot be looked at.
+        """
+        return sum(_stat(path).st_size for path in self.paths)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Read the pairs.
+
+        Raises:
+            UserError: the corpus cannot be read, has a bad line, or holds no pair.
+        """
+        pairs = refuse_bad_lines(self.read())
+        first = next(pairs, None)
+        if first is None:
+            raise UserError(f"{self.name} is empty: it has no sentence pair")
+        return chain([first], pairs)
+
+
+def _stat(path: Path) -> os.stat_result:
+    try:
+        return path.stat()
+    except OSError as error:
+        raise explain_os_error(path, error) from error
+
+
+def read_pairs(spec: str, root: str | None, data: DataConfig) -> Iterator[Pair]:
+    """Read all pairs that a spec names.
+
+    Raises:
+        UserError: nothing matches spec, or a file is missing, empty or malformed (file and line are named).
+    """
+    for corpus in open_corpora(spec, root, data):
+        yield from corpus.pairs()
+
+
+def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
+    """Return the corpora that a spec names; files that match a pattern are sorted.
+
+    Raises:
+        UserError: no file matches, a name has an unknown ending, or the order of the languages is unknown.
+    """
+    folder = expand_user(root or "")
+    if paths := _expand(folder, spec):
+        return [_table(path, folder, data) for path in paths]
+    for left, right in _moses_splits(spec):
+        left_paths, right_paths = _expand(folder, left), _expand(folder, right)
+        if left_paths and right_paths:
+            return [_moses(*paths, folder, data) for paths in _match(spec, left_paths, right_paths)]
+    if glob.has_magic(spec):
+        raise UserError(f"{folder / spec} matches no file: check the pattern and data.root={root}")
+    missing = next((folder / part for part in spec.split("+") if not _exists(folder / part)), folder / spec)
+    raise UserError(f"{missing} does not exist: check the path and data.root")
+
+
+def names_corpus(key: str, name: str) -> bool:
+    """Return whether the key of a setting names the corpus.
+
+    A key is the whole name, a pattern for it such as `news/*`, the file's name with or without its endings, or a folder
+    between data.root and the file. The endings are all, or those of the format and of the compression.
+    """
+    paths = [PurePath(part) for part in {name, *name.split("+")} if part]  # of parallel files, or with a + in its name
+    parts = {part for path in paths for part in (path.parts[-1:] if is_outside(path) else path.parts)}
+    stems = {stem for path in paths for stem in (path.name.split(".")[0], _uncompressed(path).stem)}
+    return key == name or key in parts | stems or fnmatchcase(name, key)
+
+
+def is_outside(name: PurePath) -> bool:
+    """Return whether a corpus's name, which is relative to data.root if it can be, is of a file outside data.root."""
+    return name.is_absolute() or ".." in name.parts
+
+
+def has_two_sides(path: Path) -> bool:
+    """Return whether the ending of a file's name is that of a file of pairs."""
+    return _uncompressed(path).suffix in READERS
+
+
+def _moses_splits(spec: str) -> Iterator[tuple[str, str]]:
+    """Yield every way to read `a.en+a.es` as two names (a `+` may be part of a name)."""
+    for i, character in enumerate(spec):
+        if character == "+" and 0 < i < len(spec) - 1:
+            yield spec[:i], spec[i + 1 :]
+
+
+def _expand(folder: Path, pattern: str) -> list[Path]:
+    path = folder / expand_user(pattern)
+    if _exists(path) or not glob.has_magic(pattern):
+        return [path] if _exists(path) else []
+    names = glob.glob(str(expand_user(pattern)), root_dir=folder, recursive=True)  # the folder's name is no pattern
+    return sorted(folder / name for name in names)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # a folder on the way is closed; a name that is too long names several files
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise explain_os_error(path, error) from error
+
+
+def _match(spec: str, left: list[Path], right: list[Path]) -> list[tuple[Path, Path]]:
+    if len(left) != len(right):
+        raise UserError(f"{spec} matches {len(left)} source files but {len(right)} target files")
+    pairs = list(zip(left, right, strict=True))
+    for src, tgt in pairs:
+        if len(pairs) > 1 and _uncompressed(src).stem != _uncompressed(tgt).stem:
+            raise UserError(f"{spec} would pair {src.name} with {tgt.name}: name the files one by one")
+    return pairs
+
+
+def _moses(src: Path, tgt: Path, folder: Path, data: DataConfig) -> Corpus:
+    if any(map(has_two_sides, (src, tgt))):
+        raise UserError(f"{src}+{tgt}: a + joins two files of parallel lines; list files of pairs as [{src},{tgt}]")
+    endings = [_uncompressed(path).suffix.removeprefix(".") for path in (src, tgt)]
+    by_endings = sorted(endings) == sorted([data.src_lang, data.tgt_lang])
+    if not by_endings:
+        _require_order(f"{_shown(src, folder)}+{_shown(tgt, folder)}", "file", data)
+    if (endings[0] == data.tgt_lang != data.src_lang) if by_endings else data.is_swapped:
+        src, tgt = tgt, src
+    name = f"{_shown(src, folder)}+{_shown(tgt, folder)}"
+    return Corpus(name, _uncompressed(src).stem, (src, tgt), partial(read_moses, src, tgt))
+
+
+def _shown(path: Path, folder: Path) -> str:
+    """Return a file's path, relative to data.root if the file is in that folder."""
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+
+
+def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
+    plain = _uncompressed(path)
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name the files in it, or a pattern such as {path}/*.tsv")
+    if plain.suffix not in READERS or (plain.suffix == ".parquet" and plain != path):
+        raise UserError(
+            f"{path} has an unknown ending: expected {', '.join(READERS)}, also {' or '.join(COMPRESSED)} of all but "
+            ".parquet, or a pair a.en+a.es"
+        )
+    if plain.suffix == ".tsv":
+        _require_order(str(path), "column", data)
+    is_divisible = plain == path and plain.suffix in LINES
+    read = partial(READERS[plain.suffix], path, data)
+    return Corpus(_shown(path, folder), plain.stem, (path,), read, is_divisible=is_divisible)
+
+
+def _require_order(name: str, part: str, data: DataConfig) -> None:
+    """Raise an error if neither data.languages nor the default languages say which side of a corpus is the source.
+
+    Otherwise a Spanish-to-English run on an English–Spanish TSV would train the wrong direction.
+    """
+    src, tgt = data.src_lang, data.tgt_lang
+    if not data.languages and (src, tgt) != (DataConfig.src_lang, DataConfig.tgt_lang):
+        if src == tgt:
+            raise UserError(
+                f"data.src_lang and data.tgt_lang are both {src}: give both, or data.languages=[{src},{src}] if both "
+                f"sides of {name} are of this language"
+            )
+        raise UserError(
+            f"{name} does not tell which {part} is {src}: give the languages in the order of the {part}s, "
+            f"data.languages=[{tgt},{src}] or [{src},{tgt}] (in distill and backtranslate: --languages {tgt},{src})"
+        )
+
+
+def _uncompressed(path: AnyPath) -> AnyPath:
+    return path.with_suffix("") if path.suffix in COMPRESSED else path
+
+
+def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
+    """Return the corpora of each split; validation and test may have none."""
+    if data.hub is not None:
+        splits = data.hub_splits or {"train": "train"}
+        corpora = {split: [open_hub_split(hub_split, data)] for split, hub_split in splits.items()}
+    else:
+        specs = {"train": data.train, "validation": data.validation, "test": data.test}
+        corpora = {
+            split: [corpus for spec in of_split for corpus in open_corpora(spec, data.root, data)]
+            for split, of_split in specs.items()
+        }
+    if not corpora.get("train"):
+        raise UserError("data.train is empty: give training corpora, as in data=files data.train=[train.tsv]")
+    return {split: corpora.get(split, []) for split in SPLITS}
+
+
+def open_hub_split(split: str, data: DataConfig) -> Corpus:
+    """Open one split of the set data.hub.
+
+    The hub client downloads the split once and keeps it as Arrow files.
+    """
+    name = f"{data.hub}[{split}]"
+    rows = _load(name, split, data)
+    paths = tuple(Path(file["filename"]) for file in rows.cache_files)
+    read = partial(_read_hub, rows, name, data)  # a pickle of rows holds paths, not text
+    return Corpus(name, split, paths, read, part=split)
+
+
+def _read_hub(rows: Any, name: str, data: DataConfig) -> Iterator[Pair]:
+    def dicts(columns: list[str]) -> Iterator[dict[str, Any]]:
+        for batch in rows.select_columns(columns).iter(batch_size=_ROWS):
+            yield from (dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True))
+
+    return read_rows(name, rows.column_names, dicts, data)
+
+
+def _load(name: str, split: str, data: DataConfig) -> Any:
+    import datasets  # pyright: ignore[reportMissingTypeStubs]
+
+    assert data.hub is not None
+    path, _, config = data.hub.rpartition(":")
+    logger.info("loading %s", name)
+    try:
+        return cast(Any, datasets).load_dataset(
+            path or config, config if path else None, split=split, keep_in_memory=False
+        )
+    except Exception as error:  # the hub client and its network stack raise many kinds, with the same remedy
+        raise UserError(
+            f"data.hub={name} cannot be loaded ({type(error).__name__}: {in_short(error)}): "
+            "check name, configuration and split, and the connection; or give files with data.root"
+        ) from error

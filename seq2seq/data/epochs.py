@@ -1,0 +1,183 @@
+"""Epochs of prepared text: every pair once, or shares of corpora by weights or temperature; cut into blocks.
+
+This module and its imports load no PyTorch, because the process that reads blocks ahead of training does not need it.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, cycle
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Integer
+from rich import box
+from rich.table import Table
+
+from seq2seq.data.augment import Encoder
+from seq2seq.data.corpus import names_corpus
+from seq2seq.data.dataset import Pairs
+from seq2seq.errors import UserError
+
+
+class BlockId(NamedTuple):
+    """Names a block of the training text; both numbers count from 0."""
+
+    epoch: int
+    number: int  # in the epoch
+
+
+class Block(NamedTuple):
+    """Pairs that are shuffled and batched together."""
+
+    id: BlockId
+    pairs: Pairs
+    seed: list[int]  # of the order of pairs and batches
+    draws: Integer[np.ndarray, " draws"] | None = None  # numbers of the pairs to train on; None: each once
+
+
+BlockSource = Callable[[BlockId], Generator[Block, None, None]]  # blocks without end, from one on; can be pickled
+
+
+def all_indices(count: int) -> Integer[np.ndarray, " n"]:
+    """Return the numbers of so many pairs, in 4 bytes each if possible."""
+    return np.arange(count, dtype=np.int32 if count < 2**31 else np.int64)
+
+
+@dataclass(frozen=True)
+class PreparedEpochs:
+    """Prepared pairs as blocks, an epoch each; with an encoder, blocks of about `size` pairs with new ids.
+
+    Of several readers, numbered from 0, each gets every n-th of the encoded blocks.
+    """
+
+    pairs: Pairs
+    seed: int
+    mixture: "Mixture | None" = None
+    encoder: Encoder | None = None
+    size: int = 0
+    reader: int = 0
+    readers: int = 1
+
+    def __call__(self, first: BlockId) -> Generator[Block, None, None]:
+        """Yield blocks from the first on; every epoch has each pair once, or as often as the mixture draws the pair."""
+        turns = cycle(range(self.readers))
+        for epoch in count(first.epoch):
+            draws = None if self.mixture is None else self.mixture.draw(epoch)
+            if self.encoder is None:
+                yield Block(BlockId(epoch, 0), self.pairs, [self.seed, epoch], draws)
+                continue
+            order = all_indices(len(self.pairs)) if draws is None else draws
+            np.random.default_rng([self.seed, epoch]).shuffle(order)  # the same order as without blocks
+            parts = np.array_split(order, max(1, round(len(order) / self.size)))
+            for number in range(first.number if epoch == first.epoch else 0, len(parts)):
+                seed = [self.seed, epoch, number]
+                if next(turns) == self.reader:
+                    pairs = self._encode(self.encoder, parts[number], seed)
+                    yield Block(BlockId(epoch, number), pairs, seed)
+
+    def _encode(self, encoder: Encoder, indices: np.ndarray, seed: list[int]) -> Pairs:
+        plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]
+        src, tgt = encoder.encode([src for src, _ in plain], [tgt for _, tgt in plain], seed)
+        return Pairs.of(src, tgt, self.pairs.ids.dtype)
+
+
+def weighted_shares(
+    names: Sequence[str], sizes: Sequence[int], weights: Mapping[str, float | int]
+) -> Float[np.ndarray, " corpora"]:
+    """Return each corpus's share of the draws, in proportion to its weight.
+
+    A corpus has the weight of the first key that names the corpus. A corpus that no key names weighs its size (pairs).
+    """
+    for key in weights:
+        if not any(names_corpus(key, name) for name in names):
+            raise UserError(f"data.weights has {key}, which names none of the corpora: {', '.join(names)}")
+    values = np.array(
+        [
+            next((weight for key, weight in weights.items() if names_corpus(key, name)), size)
+            for name, size in zip(names, sizes, strict=True)
+        ],
+        np.float64,
+    )
+    if not values.any():
+        raise UserError("data.weights is 0 for every corpus: nothing would be drawn")
+    return values / values.sum()
+
+
+def check_weights(names: Sequence[str], weights: Mapping[str, float | int]) -> None:
+    """Check data.weights before the corpora are prepared and their sizes are known."""
+    weighted_shares(names, [1] * len(names), weights)
+
+
+def tempered_shares(sizes: Sequence[int], temperature: float) -> Float[np.ndarray, " corpora"]:
+    """Return each corpus's share of the draws, (n_i / N)^(1/T) normalised (Arivazhagan et al. 2019, §4.2).
+
+    n_i is the size of corpus i in pairs. T = 1 keeps the proportions of the sizes; a higher T makes shares more equal.
+    """
+    powers = (np.array(sizes, dtype=np.float64) / max(sizes)) ** (1 / temperature)  # at most 1, whatever T is
+    powers[np.array(sizes) == 0] = 0
+    return powers / powers.sum()
+
+
+def cumulative_draws(share: float, drawn: int) -> int:
+    """Return how many of the first `drawn` draws are of a corpus with this share; rounding errors never add up."""
+    return round(drawn * share)
+
+
+class Mixture:
+    """Draws about as many pairs an epoch as there are, from each corpus by its share.
+
+    Every pass over a corpus has a new shuffled order, and an epoch continues where the last epoch stopped: no pair is
+    drawn a second time before all other pairs of its corpus were drawn.
+    """
+
+    def __init__(self, sizes: Sequence[int], shares: Float[np.ndarray, " corpora"], seed: int) -> None:
+        """Store the sizes (pairs) and shares of corpora whose pairs follow each other."""
+        self.sizes, self.seed = list(sizes), seed
+        self.shares = np.where(np.array(sizes) > 0, shares, 0.0)
+        if not self.shares.any():
+            raise UserError("data.weights is 0 for every corpus that has a pair left: nothing would be drawn")
+        self.shares /= self.shares.sum()
+
+    def counts(self, epoch: int) -> list[int]:
+        """Return how many pairs of each corpus an epoch draws."""
+        return [len(self._range(share, epoch)) for share in self.shares.tolist()]
+
+    def draw(self, epoch: int) -> Integer[np.ndarray, " draws"]:
+        """Return the numbers of an epoch's pairs, corpus after corpus."""
+        indices, starts = all_indices(sum(self.sizes)), np.cumsum([0, *self.sizes])
+        parts = [
+            part
+            for number, share in enumerate(self.shares.tolist())
+            for part in self._take(indices[starts[number] : starts[number + 1]], number, self._range(share, epoch))
+        ]
+        return np.concatenate(parts)
+
+    def is_drawn(self) -> Bool[np.ndarray, " pairs"]:
+        """Return for each pair whether some epoch draws it."""
+        return np.repeat(self.shares > 0, self.sizes)
+
+    def _range(self, share: float, epoch: int) -> range:
+        """Return this epoch's draws from a corpus, numbered from the first epoch on."""
+        total = sum(self.sizes)
+        return range(cumulative_draws(share, epoch * total), cumulative_draws(share, (epoch + 1) * total))
+
+    def _take(
+        self, indices: Integer[np.ndarray, " pairs"], number: int, draws: range
+    ) -> Iterator[Integer[np.ndarray, " draws"]]:
+        """Yield the pairs of a corpus that these draws are, one pass over the corpus after the other."""
+        size = len(indices)
+        for turn in range(draws.start // size, -(-draws.stop // size)) if draws else ():
+            order = np.random.default_rng([self.seed, number, turn]).permutation(indices)
+            yield order[max(draws.start - turn * size, 0) : draws.stop - turn * size]
+
+    def table(self, names: Sequence[str]) -> Table:
+        """Return a table of the pairs that the first epoch draws from each corpus."""
+        table = Table(title="Mixture of an epoch", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
+        table.add_column("corpus", overflow="fold")
+        for column in ("pairs", "drawn", "share", "times"):
+            table.add_column(column, justify="right", no_wrap=True)
+        counts = self.counts(0)
+        for name, size, drawn in zip(names, self.sizes, counts, strict=True):
+            times = f"{drawn / size:.2f}" if size else "–"
+            table.add_row(name, f"{size:,}", f"{drawn:,}", f"{drawn / max(sum(counts), 1):.1%}", times)
+        return table

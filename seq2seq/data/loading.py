@@ -1,0 +1,97 @@
+"""The batches of training and validation, from prepared text, as the settings say."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from rich.table import Table
+
+from seq2seq.data.augment import Encoder, is_random
+from seq2seq.data.batching import BatchLoader, FixedBatches, count_batches, even_out, plan_batches, require_budget
+from seq2seq.data.dataset import PreparedData
+from seq2seq.data.epochs import Mixture, PreparedEpochs, tempered_shares, weighted_shares
+from seq2seq.data.processes import read_ahead
+from seq2seq.settings.config import Config
+
+
+def make_mixture(config: Config, data: PreparedData) -> Mixture | None:
+    """Return the mixture of data.weights or data.temperature; None if an epoch has each pair once."""
+    settings = config.data
+    if not settings.weights and settings.temperature == 1:
+        return None
+    names, sizes = _corpora(data)
+    assert sum(sizes) == len(data.train)
+    if settings.weights:
+        shares = weighted_shares(names, sizes, settings.weights)
+    else:
+        shares = tempered_shares(sizes, settings.temperature)
+    return Mixture(sizes, shares, config.seed)
+
+
+def mixture_table(config: Config, data: PreparedData) -> Table | None:
+    """Return a table of the pairs that an epoch draws from each corpus; None without a mixture."""
+    mixture = make_mixture(config, data)
+    return None if mixture is None else mixture.table(_corpora(data)[0])
+
+
+def _corpora(data: PreparedData) -> tuple[Sequence[str], Sequence[int]]:
+    """Return the names and sizes (pairs) of the training corpora, in the order of their pairs."""
+    files = data.report["files"]
+    return [file["name"] for file in files], [file.get("kept", 0) for file in files]
+
+
+def make_encoder(config: Config, data: PreparedData) -> Encoder:
+    """Return what gives the training pairs new ids in each epoch."""
+    settings, training = config.data, config.training
+    longest = min(settings.max_length, training.max_tokens - 1)  # a longer form would not fit into a batch
+    languages = settings.src_lang, settings.tgt_lang
+    return Encoder(data.tokenizer, longest, training.subword_sampling, training.modifiers, languages)
+
+
+def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: int, pin: bool) -> BatchLoader:
+    """Return this rank's training batches, without end; pin is for training on a GPU.
+
+    Raises:
+        UserError: a weight or the token budget does not fit.
+    """
+    settings, training, mixture = config.data, config.training, make_mixture(config, data)
+    is_drawn = True if mixture is None else mixture.is_drawn()[:, None]  # a rare corpus may come in a later epoch
+    require_budget(training.max_tokens, int(data.train.lengths.max(initial=0, where=is_drawn)) + 1)
+    source = PreparedEpochs(data.train, config.seed, mixture)
+    is_encoded_anew = is_random(training.subword_sampling, training.modifiers)
+    if is_encoded_anew:
+        source = replace(source, encoder=make_encoder(config, data), size=settings.block)
+        readers = max(1, settings.num_proc // world_size)
+        source = partial(read_ahead, [replace(source, reader=number, readers=readers) for number in range(readers)])
+    return BatchLoader(
+        source,
+        max_tokens=training.max_tokens,
+        start=data.tokenizer.start,
+        rank=rank,
+        world_size=world_size,
+        accumulate=training.accumulate,
+        pin=pin,
+        warn_of_small_blocks=is_encoded_anew,
+    )
+
+
+def batches_an_epoch(config: Config, data: PreparedData) -> int:
+    """Return the number of training batches of the first epoch, counted without planning the batches.
+
+    The number is exact for one rank, but an estimate if subword sampling or modifiers give pairs new ids.
+
+    Raises:
+        UserError: a weight or the token budget does not fit.
+    """
+    mixture = make_mixture(config, data)
+    return count_batches(data.train, config.training.max_tokens, None if mixture is None else mixture.draw(0))
+
+
+def validation_loaders(config: Config, data: PreparedData, *, rank: int, world_size: int) -> list[FixedBatches]:
+    """Return this rank's batches of each validation set, sorted by length; the token budget fits the longest pair."""
+    longest = int(data.validation.lengths.max(initial=0)) + 1
+    tokens = max(config.training.max_tokens, longest)
+    plans = [plan_batches(data.validation, np.asarray(rows), tokens) for rows in data.validation_sets.values()]
+    start = data.tokenizer.start
+    return [FixedBatches(data.validation, even_out(plan, world_size)[rank::world_size], start) for plan in plans]

@@ -1,0 +1,1 @@
+"""Other models: ablations, recorded attention, recurrent networks."""

@@ -1,0 +1,1 @@
+"""Files: lines, complete or absent, locks, the cache."""

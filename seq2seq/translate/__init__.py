@@ -1,0 +1,1 @@
+"""Strings to strings: the bundle, the engine, the translator."""

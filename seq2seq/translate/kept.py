@@ -1,0 +1,153 @@
+"""Sees to it that a translation has every string that its text keeps, whatever the model produced.
+
+A lost symbol (`seq2seq.text.masks`) is searched again as a required phrase, and so is a lost number on request. A model
+without symbols, and an engine or a search without phrases, translates the text without its strings, and the alignment
+of words says where they go. Knows no documents.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from seq2seq.errors import UserError
+from seq2seq.evaluation.faults import lost_numbers
+from seq2seq.text.masks import SYMBOL, Masked
+from seq2seq.text.tokenizer import UNK
+from seq2seq.text.vocabulary import Tokenizers
+from seq2seq.translate.segmenter import Alignment, Segment, encode_phrases, with_text
+from seq2seq.translate.types import Hypothesis, SearchRequest
+
+_SPACE_BEFORE_MARK = re.compile(r"(?<!\s)\s++([.,;:!?…)\]»”]++)(?=\s|$)")
+
+Found = list[tuple[Hypothesis, str]]  # the hypotheses of a segment and their texts, best first
+Search = Callable[[Sequence[Segment], SearchRequest], list[Found]]
+Align = Callable[[Sequence[Segment], Sequence[Hypothesis]], list[Alignment]]
+
+
+def keep(
+    segments: Sequence[Segment],
+    request: SearchRequest,
+    search: Search,
+    align: Align | None,
+    tokenizers: Tokenizers,
+    *,
+    has_phrases: bool,
+    tgt_lang: str | None = None,
+) -> list[Found]:
+    """Return the translations of segments, with symbols; each has all symbols of its segment.
+
+    Args:
+        segments: the segments.
+        request: what to search.
+        search: searches.
+        align: aligns the words of segments and hypotheses; None: by their relative position.
+        tokenizers: the model's.
+        has_phrases: whether the engine can search with required phrases.
+        tgt_lang: language of the translations, if a number that the best one lacks is searched again; else None.
+    """
+    segments = list(segments)
+    found = [_with_symbols(segment, of) for segment, of in zip(segments, search(segments, request), strict=True)]
+    if has_phrases:
+        lost = {i: _lost_phrases(segment, found[i], tokenizers, tgt_lang) for i, segment in enumerate(segments)}
+        required = {i: _with_phrases(segments[i], phrases) for i, phrases in lost.items() if phrases}
+        for i, better in zip(required, _search_each(list(required.values()), request, search), strict=True):
+            better = _with_symbols(segments[i], better)
+            if better and len(_lost_phrases(segments[i], better, tokenizers, tgt_lang)) < len(lost[i]):
+                segments[i], found[i] = required[i], better
+    rest = {
+        i: with_text(segment, SYMBOL.sub(" ", segment.text), tokenizers)
+        for i, segment in enumerate(segments)
+        if _lost_symbols(segment, found[i])
+    }
+    for i in rest:  # if no words are left, the text is its own translation
+        found[i] = [(one, text if _has_words(rest[i]) else segments[i].text) for one, text in found[i]]
+    rest = {i: segment for i, segment in rest.items() if _has_words(segment)}
+    again = _search_each(list(rest.values()), request, search)
+    pairs = [(segment, one) for segment, better in zip(rest.values(), again, strict=True) for one, _ in better]
+    ways = iter(align(*zip(*pairs, strict=True)) if align and pairs else [])
+    for i, better in zip(rest, again, strict=True):
+        (begun,) = tokenizers.target.decode([list(segments[i].source.prefix)])
+        found[i] = [
+            (one, insert(segments[i].masked, text, next(ways, None) if better else None, len(begun.split())))
+            for one, text in _with_symbols(segments[i], better) or found[i]
+        ]
+    return found
+
+
+def _has_words(segment: Segment) -> bool:
+    return bool(segment.source.ids) and any(map(str.isalnum, segment.text))
+
+
+def _search_each(segments: Sequence[Segment], request: SearchRequest, search: Search) -> list[Found]:
+    """Search all segments together or, if one of them cannot be searched, each alone; such a one has no translation."""
+    if not segments:
+        return []
+    try:
+        return search(segments, request)
+    except UserError:  # a text is too short for its phrases, or no n-gram is left
+        if len(segments) == 1:
+            return [[]]
+    return [one for segment in segments for one in _search_each([segment], request, search)]
+
+
+def insert(masked: Masked, translation: str, alignment: Alignment | None, num_first: int = 0) -> str:
+    """Return the translation with the symbols that it lacks, as words of their own or before punctuation.
+
+    Args:
+        masked: the text.
+        translation: its translation.
+        alignment: of the words of the text without these symbols; None: by their relative position.
+        num_first: number of the translation's first words that nothing may precede: those of a prefix.
+    """
+    lost, words = masked.lost(translation), translation.split()
+    if not lost:
+        return translation
+    parts = re.split("|".join(f"(?:⟨{number}⟩)" for number in lost), masked.text)
+    length, num_words = sum(len(part.split()) for part in parts), len(words)
+    relative = [((2 * word + 1) * length // (2 * num_words), word) for word in range(num_words)]
+    aligned: dict[int, list[int]] = {}
+    for word, translated in alignment or relative:
+        aligned.setdefault(word, []).append(translated)
+    before = 0
+    spaces: list[list[str]] = [[] for _ in range(num_words + 1)]
+    for part, number in zip(parts, sorted(lost, key=lambda number: masked.text.index(f"⟨{number}⟩")), strict=False):
+        before += len(part.split())
+        if before in (0, length):
+            position = num_words if before else 0
+        elif before in aligned:
+            position = min(aligned[before])
+        else:
+            position = max(aligned.get(before - 1, [before * num_words // length - 1])) + 1
+        spaces[min(max(position, num_first), num_words)].append(f"⟨{number}⟩")
+    placed = [one for space, word in zip(spaces, [*words, ""], strict=True) for one in (*space, word)]
+    return _SPACE_BEFORE_MARK.sub(r"\1", " ".join(filter(None, placed)))
+
+
+def _with_symbols(segment: Segment, found: Found) -> Found:
+    return [(one, segment.masked.from_model(text)) for one, text in found]
+
+
+def _lost_symbols(segment: Segment, found: Found) -> list[str]:
+    """Return the numbers of the symbols that some of the translations lack."""
+    return list(dict.fromkeys(number for _, text in found for number in segment.masked.lost(text)))
+
+
+def _lost_phrases(segment: Segment, found: Found, tokenizers: Tokenizers, tgt_lang: str | None) -> list[list[int]]:
+    """Return the ids of the symbols that some translation lacks, and of the numbers that the best translation lacks.
+
+    A number is left out if the model cannot produce it, or if other phrases are required, which may spell it out.
+    """
+    target, text = tokenizers.target, segment.text
+    symbols = [] if segment.masked.is_spelt else _lost_symbols(segment, found)
+    phrases = [[target.mask_ids[int(number) - 1]] for number in symbols]
+    if tgt_lang is None or segment.source.phrases:
+        return phrases
+    for tag in tokenizers.source.user_symbols:  # their digits are no numbers
+        text = text.replace(tag, " ")
+    text, translation = (SYMBOL.sub(" ", one) for one in (text, found[0][1]))
+    numbers = encode_phrases(lost_numbers(text, translation, tgt_lang), target)
+    return phrases + [ids for ids in numbers if not {UNK, *tokenizers.unproducible}.intersection(ids)]
+
+
+def _with_phrases(segment: Segment, phrases: Sequence[list[int]]) -> Segment:
+    return replace(segment, source=replace(segment.source, phrases=[*segment.source.phrases, *phrases]))

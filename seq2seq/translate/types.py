@@ -1,0 +1,241 @@
+"""What goes into an engine and a translator, and what comes out; loads no PyTorch and knows no tokenizer.
+
+A translator gets texts (`Text`, `SearchRequest`) and returns translations (`Translation`, `ScoredTranslation`). Its
+engine gets ids (`Source`) and returns hypotheses and scores (`Hypothesis`, `TokenScores`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from seq2seq.errors import UserError
+from seq2seq.settings.checks import IntOrAuto, check_ranges
+from seq2seq.settings.search import SearchConfig, require_one_kind
+
+Phrases = Sequence[Sequence[int]]
+Compile = Literal["auto", "on", "off"]  # whether the search runs as compiled code; auto: where that is possible
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text for an engine; all ids are without EOS."""
+
+    ids: list[int]
+    prefix: Sequence[int] = ()  # the translation begins with these ids
+    phrases: Phrases = ()  # the translation contains all of these phrases
+    key: int = 0  # samples depend on the seed and this key
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One finished translation, as ids."""
+
+    ids: list[int]  # without BOS and EOS
+    score: float  # sum of the model's own log-probabilities, EOS included (nats)
+    normalised_score: float  # score / length^α, length counting EOS (nats)
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """The model's scores of a given translation."""
+
+    log_probs: list[float]  # of every token, EOS last (nats)
+    attention: list[list[float]] | None  # from target to source tokens, EOS last; None: not asked for
+
+
+class Candidate(NamedTuple):
+    """A hypothesis that a step of a beam search considers: an earlier hypothesis and one more token."""
+
+    score: float  # sum of log-probabilities (nats)
+    token: int
+    parent: int  # rank, among the live hypotheses of the step before, of the hypothesis that it continues
+    is_live: bool  # whether the next step continues it
+
+
+def length_limits(sources: Sequence[Source], settings: SearchConfig) -> list[tuple[int, int]]:
+    """Return the least and the most tokens of each source's translation, EOS not counted."""
+    limits = []
+    for source in sources:
+        longest = max(_share(source, settings.max_length_ratio, settings.max_length_offset), len(source.prefix))
+        limits.append((min(_share(source, settings.min_length_ratio, settings.min_length), longest), longest))
+    return limits
+
+
+def _share(source: Source, ratio: float, more: int) -> int:
+    return int(round(len(source.ids) * ratio + more, 6))  # rounded first: 100 * 0.29 is 28.999999999999996
+
+
+@runtime_checkable
+class SearchEngine(Protocol):
+    """A program that finds translations, such as `seq2seq.translate.engine.Engine`."""
+
+    def search(
+        self,
+        sources: Sequence[Source],
+        settings: SearchConfig,
+        n_best: int,
+        banned: Phrases = (),
+        *,
+        on_step: Callable[[], object] | None = None,
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """Search every source's n best translations; yields (source index, hypotheses) by batch; see `Engine.search`.
+
+        An engine whose steps cannot be interrupted calls on_step before every batch.
+        """
+        ...
+
+
+@runtime_checkable
+class ScoringEngine(SearchEngine, Protocol):
+    """An engine that also scores given translations."""
+
+    @property
+    def can_align(self) -> bool:
+        """Whether the engine can return attention, from which words are aligned."""
+        ...
+
+    def score(
+        self,
+        sources: Sequence[list[int]],
+        targets: Sequence[list[int]],
+        batch_tokens: IntOrAuto,
+        *,
+        align: bool = False,
+    ) -> Iterator[list[tuple[int, TokenScores]]]:
+        """Score given translations; yields (index, scores) by batch; see `Engine.score`."""
+        ...
+
+
+@runtime_checkable
+class Terms(Protocol):
+    """Terms with required translations: `seq2seq.Glossary`."""
+
+    @property
+    def digest(self) -> str:
+        """Hash of the terms and their translations."""
+        ...
+
+    def translations(self, text: str) -> list[str]:
+        """Return the phrases that the text's translation must contain."""
+        ...
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text to translate, with the first words and the phrases that its translation must have.
+
+    Raises:
+        UserError: text or prefix is no string, or phrases is no list of strings.
+    """
+
+    text: str
+    prefix: str = ""  # text that the translation begins with; spaces at its end are dropped
+    phrases: Sequence[str] = ()  # phrases that the translation contains
+
+    def __post_init__(self) -> None:
+        for name in ("text", "prefix"):
+            require_string(getattr(self, name), name)
+        require_strings(self.phrases, "phrases")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest:
+    """What to search for each text.
+
+    Raises:
+        UserError: a value has the wrong type, n_best is not between 1 and the beam, or the settings and the glossary
+            ask for two kinds of search.
+    """
+
+    settings: SearchConfig
+    n_best: int = 1  # translations of each text: at most the beam; with sampling, the number of samples
+    banned: Sequence[str] = ()  # phrases that no translation contains
+    glossary: Terms | None = None  # terms and the translations that they must have
+    align: bool = False  # whether every translation gets an alignment
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n_best, Integral):
+            raise UserError(f"n_best={self.n_best!r} is of type {type(self.n_best).__name__}: give a whole number")
+        if not isinstance(self.glossary, Terms | None):
+            shown = _with_type(self.glossary)
+            raise UserError(f'glossary is {shown}: give Glossary([("term", "translation"), …])')
+        object.__setattr__(self, "n_best", int(self.n_best))
+        object.__setattr__(self, "banned", tuple(require_strings(self.banned, "banned")))  # an iterator is read once
+        check_ranges("", self, n_best=(1, 10_000))
+        beam = self.settings.beam
+        if self.candidates > beam and not self.settings.sampling:
+            name = "n_best" if self.n_best == self.candidates else "mbr"
+            raise UserError(f"{name}={self.candidates} needs a beam of at least as many (beam={beam}), or sampling")
+        require_one_kind(self.settings, has_phrases=self.glossary is not None)
+
+    @property
+    def candidates(self) -> int:
+        """Number of hypotheses that are searched for each text, to return the n best of them."""
+        return max(self.n_best, self.settings.mbr)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one text."""
+
+    text: str
+    score: float  # sum of log-probabilities, EOS included (nats)
+    normalised_score: float  # score / length^α, length counting EOS (nats)
+    tokens: list[str]  # subwords
+    alignment: list[tuple[int, int]] | None = None  # source word, target word, from 0; None: not asked for
+    parts: tuple[Hypothesis, ...] = ()  # the hypotheses of the segments that the text was translated in
+    part_texts: tuple[str, ...] = ()  # their texts, with symbols in place of the strings that stay the same
+    # probability that it is acceptable (docs/evaluation.md), of several segments the least; None: the model is not
+    # calibrated, or the text has no words
+    confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class ScoredTranslation:
+    """The model's scores of a given translation."""
+
+    score: float  # sum of log-probabilities, EOS included (nats)
+    normalised_score: float  # score / length^α, length counting EOS (nats)
+    tokens: list[str]  # subwords, </s> last in every segment
+    log_probs: list[float]  # of each (nats)
+    alignment: list[tuple[int, int]] | None  # source word, target word, from 0; None: not asked for
+
+
+def require_iterable(texts: object, name: str) -> Iterable[Any]:
+    """Return texts if it is an iterable of texts, and refuse anything else; messages call it `name`.
+
+    Raises:
+        UserError: texts is a single string, or cannot be iterated over.
+    """
+    if isinstance(texts, str):
+        raise UserError(f"{name} is one string ({texts[:20]!r}…): give a list of them, [text]")
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise UserError(f"{name} is {_with_type(texts)}: give a list of strings")
+    return texts
+
+
+def require_strings(texts: object, name: str) -> list[str]:
+    """Return the strings of an iterable as a list; messages call the iterable `name`.
+
+    Raises:
+        UserError: texts is a single string, cannot be iterated over, or has an item that is no string.
+    """
+    listed = list(require_iterable(texts, name))
+    for index, text in enumerate(listed):
+        require_string(text, f"{name}[{index}]")
+    return listed
+
+
+def require_string(text: object, name: str) -> None:
+    """Refuse a value that is no string; the message calls the value `name`.
+
+    Raises:
+        UserError: text is no string.
+    """
+    if not isinstance(text, str):
+        raise UserError(f"{name} is {_with_type(text)}: give a string")
+
+
+def _with_type(value: object) -> str:
+    return f"{value!r:.40} (of type {type(value).__name__})"
