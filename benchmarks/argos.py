@@ -12,9 +12,10 @@ import torch
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import read_test
 from seq2seq.apps.exchange.argos import export_argos
+from seq2seq.apps.exchange.cached import cached_export
 from seq2seq.errors import UserError
 from seq2seq.storage.output import find_model
-from seq2seq.translate.ctranslate2_engine import cached_export, load_export
+from seq2seq.translate.ctranslate2_engine import load_export
 
 BEAM, LENGTH_PENALTY = 4, 0.2  # what Argos Translate 1.11 always asks for
 PROGRAM = """

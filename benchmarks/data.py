@@ -12,12 +12,12 @@ from seq2seq.data.dataset import Pairs, PreparedData, id_type
 from seq2seq.data.epochs import PreparedEpochs
 from seq2seq.data.prepare import prepare
 from seq2seq.errors import UserError
+from seq2seq.search.types import Source
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import Source
 
 BUNDLED = Path(__file__).parents[1] / "data/bundled"
 _WORDS = 3_000  # made-up words

@@ -17,12 +17,11 @@ from seq2seq.apps.exchange.huggingface import to_marian
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.search.shortlist import Shortlist
-from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.search import Compile, SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.translate.bundle import Bundle, load_bundle
 from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import Compile
 
 LIMIT = SearchConfig(max_length_ratio=1.3, max_length_offset=8)  # as in conf/experiment/tatoeba_cpu.yaml
 CONTESTANTS = {  # the row's name, and for a rival our contestant with the same stopping rule; in the order of the table

@@ -18,6 +18,7 @@ from benchmarks.ours import SEED, Updates
 from seq2seq.data.batching import Batch, all_indices, gather
 from seq2seq.model import attention, layers
 from seq2seq.model.build import build_model
+from seq2seq.search.types import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
@@ -25,7 +26,6 @@ from seq2seq.training import loss
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.replay import Computation
 from seq2seq.translate.engine import Engine
-from seq2seq.translate.types import Source
 
 VOCAB_SIZE, MAX_TOKENS = 100, 256  # sizes change no number of operations, layers do
 BASE = ModelConfig(d_model=32, num_heads=4, d_ff=64, num_encoder_layers=6, num_decoder_layers=6, dropout=0.1)

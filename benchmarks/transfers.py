@@ -21,6 +21,7 @@ from benchmarks.command import Options, Results, Table
 from benchmarks.meta_device import META, Counts, Transfer, Transfers, as_on_a_gpu
 from seq2seq.data.batching import collate
 from seq2seq.model.build import build_model
+from seq2seq.search.types import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
@@ -29,7 +30,6 @@ from seq2seq.training.module import TranslationModule
 from seq2seq.training.monitor import Meter
 from seq2seq.training.replay import Recorder
 from seq2seq.translate.engine import Engine
-from seq2seq.translate.types import Source
 
 VOCAB_SIZE = 64
 TRANSFORMER = ModelConfig(d_model=32, num_heads=4, d_ff=64)

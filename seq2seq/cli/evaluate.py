@@ -138,8 +138,8 @@ def report_model(
     inputs.require_parallel(files)
     (_, source), (_, reference) = files
     (folder,) = shared.choose_models([model] if model else None)
-    from seq2seq.evaluation.calibration import measure_reliability
     from seq2seq.evaluation.robustness import make_probes, measure, table, to_plain
+    from seq2seq.training.calibration import measure_reliability
     from seq2seq.training.target_words import words_of_run
     from seq2seq.translate.translator import Translator
 

@@ -13,8 +13,7 @@ from typer.core import TyperCommand
 
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.describe import field_comments
-from seq2seq.settings.search import SearchConfig
-from seq2seq.translate.types import Compile
+from seq2seq.settings.search import Compile, SearchConfig
 
 FILES, SEARCH, DRAWING, WANTED = "Input and output", "Search", "Sampling and choice", "Required and forbidden phrases"
 SCORING, OTHER = "Scoring", "Other"

@@ -14,10 +14,9 @@ from seq2seq.cli.inputs import Input
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.missing_packages import needing, train_command
-from seq2seq.settings.search import SearchConfig, change_search
+from seq2seq.settings.search import Compile, SearchConfig, change_search
 from seq2seq.storage.cache import digest_files
 from seq2seq.storage.output import Output, find_model, published_model
-from seq2seq.translate.types import Compile
 
 if TYPE_CHECKING:
     from seq2seq.apps.distributed.ray_workers import RayWorkers
@@ -90,8 +89,9 @@ def load(
         )
     if len(folders) > 1:
         raise UserError(f"{len(folders)} models: only the pytorch engine translates with an ensemble")
+    from seq2seq.apps.exchange.cached import cached_export
     from seq2seq.settings.bundle import is_export
-    from seq2seq.translate.ctranslate2_engine import cached_export, load_export
+    from seq2seq.translate.ctranslate2_engine import load_export
 
     (folder,) = folders
     if not is_export(folder):

@@ -18,7 +18,7 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble, mean_log_probs
 from seq2seq.model.kernels import is_fused_kernels
 from seq2seq.model.native import NativeDecoder, require_compilable
-from seq2seq.translate.types import Compile
+from seq2seq.settings.search import Compile
 
 log = logging.getLogger(__name__)
 

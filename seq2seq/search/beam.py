@@ -13,7 +13,7 @@ from operator import itemgetter
 
 from seq2seq.search.driver import Partial, Search, SearchTask
 from seq2seq.search.next_tokens import INF, NextTokens
-from seq2seq.translate.types import Candidate, Hypothesis
+from seq2seq.search.types import Candidate, Hypothesis
 
 _SCORE = itemgetter(0)
 _Continuation = tuple[float, int, Partial]  # score, token, the hypothesis that it continues

@@ -17,7 +17,7 @@ from itertools import chain
 from seq2seq.device import on_host, tensor_on
 from seq2seq.search.driver import Partial, Search, SearchTask
 from seq2seq.search.next_tokens import INF, NextTokens, require_numbers
-from seq2seq.translate.types import Hypothesis
+from seq2seq.search.types import Hypothesis
 
 Phrase = tuple[int, ...]
 

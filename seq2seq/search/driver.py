@@ -19,8 +19,8 @@ from torch import Tensor
 from seq2seq.device import tensor_on
 from seq2seq.search.next_tokens import FindBest, NextTokens, best_next
 from seq2seq.search.rules import LengthLimits, Prefixes, Rule
+from seq2seq.search.types import Candidate, Hypothesis
 from seq2seq.settings.search import SearchConfig
-from seq2seq.translate.types import Candidate, Hypothesis
 
 T = TypeVar("T")
 

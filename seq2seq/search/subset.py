@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Int64
 
-from seq2seq.translate.types import Candidate, Hypothesis, Source
+from seq2seq.search.types import Candidate, Hypothesis, Source
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ C = TypeVar("C", ModelConfig, SearchConfig)
 
 @dataclass(frozen=True)
 class Calibration:
-    """Weights of a logistic regression: how likely a translation is acceptable (`seq2seq.evaluation.calibration`)."""
+    """Weights of a logistic regression: how likely a translation is acceptable (`seq2seq.training.calibration`)."""
 
     bias: float
     mean: float  # of the mean log-probability of a token (nats)

@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 from seq2seq.errors import UserError
 from seq2seq.settings.checks import IntOrAuto, check_ranges, require, require_at_least
 from seq2seq.settings.rules import AUTO
+
+Compile = Literal["auto", "on", "off"]  # whether the search runs as compiled code; auto: where that is possible
 
 
 @dataclass(kw_only=True)

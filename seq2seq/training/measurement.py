@@ -10,11 +10,11 @@ from sacrebleu.metrics.chrf import CHRF
 
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import UserError
-from seq2seq.evaluation.calibration import LEAST, Reliability, are_acceptable, calibrate, measure_reliability
 from seq2seq.evaluation.faults import invented_share
 from seq2seq.evaluation.robustness import Family, make_probes, measure
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.config import Config
+from seq2seq.training.calibration import LEAST, Reliability, are_acceptable, calibrate, measure_reliability
 from seq2seq.translate.bundle import Bundle
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Translation

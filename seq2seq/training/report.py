@@ -12,12 +12,12 @@ from rich.table import Table
 
 from seq2seq.data.dataset import PreparedData
 from seq2seq.data.dataset import example as example_pair
-from seq2seq.evaluation.calibration import ACCEPTABLE, Reliability, bar
 from seq2seq.evaluation.metrics import Scores
 from seq2seq.evaluation.robustness import HEADINGS, Family
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.storage.atomic import replacing
+from seq2seq.training.calibration import ACCEPTABLE, Reliability, bar
 from seq2seq.training.processes import uses_gpu
 from seq2seq.training.replay import records_updates
 from seq2seq.training.run_files import read_metrics, write_text

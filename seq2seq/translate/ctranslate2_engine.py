@@ -9,21 +9,18 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from seq2seq.errors import UserError, in_short, is_out_of_memory
+from seq2seq.search.types import Hypothesis, Phrases, Source, length_limits
 from seq2seq.settings import rules
-from seq2seq.settings.bundle import CONFIG, SETTINGS, WEIGHTS, is_export, read_bounded, read_config
-from seq2seq.settings.data import cache_root
+from seq2seq.settings.bundle import CONFIG, SETTINGS, is_export, read_bounded, read_config
 from seq2seq.settings.missing_packages import needing
 from seq2seq.settings.search import SearchConfig
-from seq2seq.storage.cache import cached_folder, digest_files
 from seq2seq.text.tokenizer import EOS, UNK
-from seq2seq.text.vocabulary import Tokenizers, load_tokenizers, tokenizer_files
+from seq2seq.text.vocabulary import Tokenizers, load_tokenizers
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import Hypothesis, Phrases, Source, length_limits
 
 with needing("ctranslate2"):
     import ctranslate2
@@ -34,28 +31,6 @@ _MAX_EPSILON = 0.01  # models have 1e-5; more would change translations
 _MAX_JSON = 30_000_000  # bytes of a vocabulary
 log = logging.getLogger(__name__)
 UNSUPPORTED = ("sampling",)  # with another formula
-
-
-def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
-    """Return the folder of a bundle's export in the cache; export the bundle first if the cache lacks it.
-
-    An export is made, and compared, anew after every change of the model's code. cache is the setting data.cache.
-
-    Raises:
-        UserError: for the reasons of `export_ctranslate2`.
-        OSError: a file of the bundle is missing or cannot be read.
-    """
-
-    def build(draft: Path) -> None:
-        from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
-
-        export_ctranslate2(bundle, draft, quantization)
-
-    digests = digest_files(bundle / name for name in (CONFIG, WEIGHTS, *tokenizer_files(bundle)))
-    code = digest_files(sorted(Path(__file__).parents[1].glob("model/*.py")))
-    parts = (digest[:16] for digest in (*digests, sha256("".join(code).encode()).hexdigest()))
-    key = "-".join(("ctranslate2", ctranslate2.__version__, quantization, *parts))
-    return cached_folder(cache_root(cache), key, build)
 
 
 def load_export(folder: Path, device: str, threads: int = 0) -> Translator:

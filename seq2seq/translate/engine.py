@@ -17,18 +17,18 @@ from seq2seq.model.decoders import Decoder, decoder_for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.native import NativeDecoder
-from seq2seq.search import make_search
+from seq2seq.search.build import make_search
 from seq2seq.search.constrained import tokens_needed
 from seq2seq.search.driver import SearchTask
 from seq2seq.search.next_tokens import best_next
 from seq2seq.search.rules import make_rules
 from seq2seq.search.shortlist import Shortlist
 from seq2seq.search.subset import Subset
+from seq2seq.search.types import Candidate, Hypothesis, Phrases, Source, TokenScores, length_limits
 from seq2seq.settings import rules
 from seq2seq.settings.checks import IntOrAuto
-from seq2seq.settings.search import SearchConfig, require_one_kind
+from seq2seq.settings.search import Compile, SearchConfig, require_one_kind
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNPRODUCIBLE_IDS
-from seq2seq.translate.types import Candidate, Compile, Hypothesis, Phrases, Source, TokenScores, length_limits
 
 log = logging.getLogger(__name__)
 _ADVICE = {  # if one text alone exceeds the memory

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from seq2seq.errors import UserError
 from seq2seq.evaluation.faults import lost_numbers
+from seq2seq.search.types import Hypothesis
 from seq2seq.text.masks import SYMBOL, Masked
 from seq2seq.text.tokenizer import UNK
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.segmenter import Alignment, Segment, encode_phrases, with_text
-from seq2seq.translate.types import Hypothesis, SearchRequest
+from seq2seq.translate.types import SearchRequest
 
 _SPACE_BEFORE_MARK = re.compile(r"(?<!\s)\s++([.,;:!?…)\]»”]++)(?=\s|$)")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from seq2seq.errors import UserError
+from seq2seq.search.types import Hypothesis, Source, TokenScores
 from seq2seq.settings.bundle import Calibration
 from seq2seq.text.masks import SYMBOL, Masked
 from seq2seq.text.normalise import one_line
@@ -15,16 +16,7 @@ from seq2seq.text.sentences import number_words, sentence_ends, split_text
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.text.words import align_words
-from seq2seq.translate.types import (
-    Hypothesis,
-    ScoredTranslation,
-    Source,
-    Terms,
-    Text,
-    TokenScores,
-    Translation,
-    require_string,
-)
+from seq2seq.translate.types import ScoredTranslation, Terms, Text, Translation, require_string
 
 MAX_SOURCE_TOKENS = 200  # the longest segment that a model gets
 STRETCH = 1.5  # a sentence may have this many times trained_length tokens (docs/decoding.md)

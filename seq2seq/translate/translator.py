@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from seq2seq.errors import UserError
+from seq2seq.search.types import Hypothesis, Source, TokenScores
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.checks import IntOrAuto
-from seq2seq.settings.search import SearchConfig, change_search
+from seq2seq.settings.search import Compile, SearchConfig, change_search
 from seq2seq.storage.output import find_models
 from seq2seq.text.case import in_usual_case, is_in_capitals
 from seq2seq.text.glossary import Glossary
@@ -29,15 +30,11 @@ from seq2seq.translate.segmenter import (
     without_repeats,
 )
 from seq2seq.translate.types import (
-    Compile,
-    Hypothesis,
     ScoredTranslation,
     ScoringEngine,
     SearchEngine,
     SearchRequest,
-    Source,
     Text,
-    TokenScores,
     Translation,
     require_iterable,
     require_strings,

@@ -12,12 +12,12 @@ from small_run import PAIR, VARIANTS, logged
 
 from seq2seq.data.batching import collate
 from seq2seq.model.build import build_model
+from seq2seq.search.types import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.module import TranslationModule
 from seq2seq.translate.engine import Engine
-from seq2seq.translate.types import Source
 
 pytestmark = pytest.mark.system
 V, UPDATES = 16, 300

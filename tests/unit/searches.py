@@ -12,10 +12,10 @@ from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.search.shortlist import Shortlist
+from seq2seq.search.types import Hypothesis, Source
 from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.search import Compile, SearchConfig
 from seq2seq.translate.engine import Engine
-from seq2seq.translate.types import Compile, Hypothesis, Source
 
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
 MODERN: dict[str, Any] = {"norm": "rmsnorm", "norm_position": "pre", "activation": "swiglu", "positions": "rotary"}

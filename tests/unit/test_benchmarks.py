@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from seq2seq.data.batching import Batch
 from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
+from seq2seq.search.types import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
@@ -16,7 +17,6 @@ from seq2seq.text.tokenizer import EOS, PAD
 from seq2seq.training.loss import cross_entropy
 from seq2seq.training.module import TranslationModule
 from seq2seq.translate.engine import Engine
-from seq2seq.translate.types import Source
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 

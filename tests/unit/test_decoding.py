@@ -7,13 +7,14 @@ import torch
 from sacrebleu import sentence_chrf
 
 from seq2seq.errors import UserError
+from seq2seq.search.types import Source
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.tokenizer import BOS, EOS
 from seq2seq.text.words import align_words
 from seq2seq.translate.engine import Engine
 from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS, Segmenter
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import Source, Text
+from seq2seq.translate.types import Text
 from tests.thin import thin
 from tests.unit.conftest import GOLDEN
 

@@ -7,12 +7,13 @@ import torch
 from echo import TEXTS, echo_translator
 
 from seq2seq.errors import UserError, is_out_of_memory
+from seq2seq.search.types import Source, length_limits
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS
 from seq2seq.translate.bundle import load_bundle
 from seq2seq.translate.engine import Engine
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import Source, Text, length_limits
+from seq2seq.translate.types import Text
 from tests.thin import thin
 from tests.unit.searches import NEEDS_COMPILER, random_model
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from seq2seq.errors import UserError
+from seq2seq.search.types import Hypothesis
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import train_tokenizer
@@ -14,7 +15,7 @@ from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.kept import Found, keep
 from seq2seq.translate.segmenter import Segment, Segmenter
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import Hypothesis, SearchRequest, Text
+from seq2seq.translate.types import SearchRequest, Text
 
 TEXTS = ["Call 0 1 2 3 4 5 6 7 8 9 now: it is < late >.", "Llama ya a las 10:45 o siete.", "At 9, Es tarde veinte."]
 BUNDLE = Path(__file__).parents[1] / "golden" / "bundle"

@@ -9,12 +9,13 @@ from echo import echo_translator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seq2seq.search.types import Hypothesis, TokenScores
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.tokenizer import EOS, Tokenizer, train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS, STRETCH, Segmenter, split_to_match
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import Hypothesis, Text, TokenScores
+from seq2seq.translate.types import Text
 from tests.thin import thin
 from tests.unit.conftest import GOLDEN, SENTENCES
 

@@ -7,6 +7,7 @@ import torch
 from echo import TEXTS, EchoModel
 
 from seq2seq.model.build import build_model
+from seq2seq.search.types import Hypothesis
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -16,7 +17,7 @@ from seq2seq.text.tokenizer import train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.kept import insert
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import Hypothesis, Text
+from seq2seq.translate.types import Text
 
 LINES = [
     "Ella ve https://x.org/a  ya.",

@@ -20,12 +20,12 @@ from seq2seq.data.batching import FixedBatches, plan_batches
 from seq2seq.data.dataset import Pairs
 from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
+from seq2seq.search.types import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.module import TranslationModule
 from seq2seq.translate.engine import Engine
-from seq2seq.translate.types import Source
 from tests.documented import REPOSITORY
 from tests.thin import thin
 

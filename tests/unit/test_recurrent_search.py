@@ -13,6 +13,7 @@ from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.search.types import Hypothesis, Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, Tokenizer
@@ -20,7 +21,6 @@ from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.translate.engine import Engine
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import Hypothesis, Source
 
 V = 7  # of which 3 can be produced: not PAD, UNK, BOS and EOS
 SOURCES = [[4, 5, 6, 5], [6], [5, 4], [4, 4, 6, 6, 5, 4], []]

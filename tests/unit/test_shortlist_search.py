@@ -16,10 +16,9 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.search import shortlist as module
 from seq2seq.search.shortlist import Shortlist
-from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.search import Compile, SearchConfig
 from seq2seq.translate import engine
 from seq2seq.translate.engine import Engine
-from seq2seq.translate.types import Compile
 from tests.thin import thin
 from tests.unit.searches import (
     MODERN,

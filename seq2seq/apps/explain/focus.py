@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from seq2seq.errors import UserError
 from seq2seq.evaluation.analysis import Focus
 from seq2seq.evaluation.faults import IGNORED
+from seq2seq.search.types import TokenScores
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import ScoringEngine, TokenScores
+from seq2seq.translate.types import ScoringEngine
 
 MAX_TOKENS = 2048  # per side; longer pairs are not read, since all attention of a pair is in memory at once
 

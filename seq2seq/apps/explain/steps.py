@@ -13,11 +13,11 @@ from seq2seq.apps.explain.heads import find_heads, require_transformer
 from seq2seq.apps.explain.subject import Subject, encode_sentence, require_engine
 from seq2seq.model import attention as textbook
 from seq2seq.model.variants.trace import record_attention
+from seq2seq.search.types import Candidate, Source
 from seq2seq.settings.search import SearchConfig, require_steps
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import EOS
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import Candidate, Source
 
 _DECIMALS = 6  # in all JSON values
 _MAX_CHANNELS = 8  # in the JSON values of vectors with d_model channels

@@ -40,7 +40,7 @@ def test_a_translation_imports_no_slow_package(bundle_folder: Path) -> None:
 @pytest.mark.slow
 def test_a_translation_by_an_export_imports_no_pytorch(bundle_folder: Path) -> None:
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    from seq2seq.translate.ctranslate2_engine import cached_export
+    from seq2seq.apps.exchange.cached import cached_export
 
     cached_export(bundle_folder, "int8", None)
     modules = imported("--model", str(bundle_folder), "--engine", "ctranslate2", "--json")

@@ -9,8 +9,9 @@ import pytest
 
 from seq2seq.apps.distributed import processes
 from seq2seq.errors import UserError
+from seq2seq.settings.search import Compile
 from seq2seq.translate.translator import CHUNK_LINES, Translator
-from seq2seq.translate.types import Compile, SearchEngine, SearchRequest, Text
+from seq2seq.translate.types import SearchEngine, SearchRequest, Text
 
 pytestmark = pytest.mark.slow  # a process needs seconds to begin
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]

@@ -14,10 +14,10 @@ pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not instal
 
 import ctranslate2
 
+from seq2seq.apps.exchange import cached
+from seq2seq.apps.exchange.cached import cached_export
 from seq2seq.apps.exchange.ctranslate2 import QUANTIZATIONS, USAGE, export_ctranslate2
 from seq2seq.model import attention
-from seq2seq.translate import ctranslate2_engine
-from seq2seq.translate.ctranslate2_engine import cached_export
 
 SOURCES = [[5, 29, 11, 200, 7, 31, 8], [40, 41], [9, 250, 17, 4]]
 TARGETS = [[60, 12, 301, 4], [8, 8, 99, 14, 280], []]
@@ -130,12 +130,12 @@ def test_a_model_whose_code_was_changed_is_refused_and_leaves_nothing(
 def test_a_changed_code_gets_no_cached_export_of_the_old_code(bundle_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
     first = cached_export(bundle_folder, "float32", None)
-    digest, changed = ctranslate2_engine.digest_files, Path(attention.__file__)
+    digest, changed = cached.digest_files, Path(attention.__file__)
 
     def digest_changed(paths):
         return ["new" if path == changed else digest([path])[0] for path in paths]
 
-    monkeypatch.setattr(ctranslate2_engine, "digest_files", digest_changed)
+    monkeypatch.setattr(cached, "digest_files", digest_changed)
     assert cached_export(bundle_folder, "float32", None) != first
 
 

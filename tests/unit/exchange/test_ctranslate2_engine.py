@@ -8,11 +8,11 @@ import torch
 
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
+from seq2seq.search.types import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
 from seq2seq.translate.engine import Engine
-from seq2seq.translate.types import Source
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 

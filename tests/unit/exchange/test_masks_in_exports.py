@@ -11,13 +11,13 @@ from echo import TEXTS
 
 from benchmarks.masks import Plan, run
 from seq2seq.apps.explain.model_page import describe, export_html
+from seq2seq.search.types import Source
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import Source
 
 LINES = ["The cat sees ⟨1⟩.", "⟨2⟩: a dog⟨1⟩ drank", "¿⟨3⟩?"]
 SEARCH = SearchConfig(beam=1, max_length_ratio=0.0, max_length_offset=8)

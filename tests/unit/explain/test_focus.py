@@ -9,8 +9,8 @@ import pytest
 from seq2seq.apps.explain import focus
 from seq2seq.apps.explain.focus import find_focus
 from seq2seq.errors import UserError
+from seq2seq.search.types import TokenScores
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import TokenScores
 
 
 def test_ignored_tokens_and_entropy_follow_from_attention() -> None:

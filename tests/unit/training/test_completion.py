@@ -145,8 +145,8 @@ def test_the_end_calibrates_and_probes_the_shipped_model(
     assert facts["confidence"] == {}
     assert load_bundle(tmp_path / "few" / "model").config.calibration is None
     monkeypatch.setattr("seq2seq.training.measurement.LEAST", 8)
-    monkeypatch.setattr("seq2seq.evaluation.calibration.LEAST", 8)
-    monkeypatch.setattr("seq2seq.evaluation.calibration.LEAST_OF_EACH", 0)
+    monkeypatch.setattr("seq2seq.training.calibration.LEAST", 8)
+    monkeypatch.setattr("seq2seq.training.calibration.LEAST_OF_EACH", 0)
     folder = tmp_path / "run"
     facts = results(config, folder, "last")
     (name,) = facts["confidence"]

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.evaluation.calibration import are_acceptable, bar, calibrate, measure_reliability, reliability
 from seq2seq.settings.bundle import Calibration
+from seq2seq.training.calibration import are_acceptable, bar, calibrate, measure_reliability, reliability
 from seq2seq.translate.types import Translation
 
 TRUE = Calibration(bias=1.0, mean=3.0, total=0.1, length=0.5)

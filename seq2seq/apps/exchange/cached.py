@@ -1,0 +1,36 @@
+"""Exports for CTranslate2 that the cache keeps; loads no PyTorch where it has one."""
+
+from hashlib import sha256
+from pathlib import Path
+
+import seq2seq
+from seq2seq.settings.bundle import CONFIG, WEIGHTS
+from seq2seq.settings.data import cache_root
+from seq2seq.settings.missing_packages import needing
+from seq2seq.storage.cache import cached_folder, digest_files
+from seq2seq.text.vocabulary import tokenizer_files
+
+with needing("ctranslate2"):
+    import ctranslate2
+
+
+def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
+    """Return the folder of a bundle's export in the cache; export the bundle first if the cache lacks it.
+
+    An export is made, and compared, anew after every change of the model's code. cache is the setting data.cache.
+
+    Raises:
+        UserError: for the reasons of `export_ctranslate2`.
+        OSError: a file of the bundle is missing or cannot be read.
+    """
+
+    def build(draft: Path) -> None:
+        from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
+
+        export_ctranslate2(bundle, draft, quantization)
+
+    digests = digest_files(bundle / name for name in (CONFIG, WEIGHTS, *tokenizer_files(bundle)))
+    code = digest_files(sorted(Path(seq2seq.__file__).parent.glob("model/**/*.py")))
+    parts = (digest[:16] for digest in (*digests, sha256("".join(code).encode()).hexdigest()))
+    key = "-".join(("ctranslate2", ctranslate2.__version__, quantization, *parts))
+    return cached_folder(cache_root(cache), key, build)
