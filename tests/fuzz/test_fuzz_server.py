@@ -23,7 +23,7 @@ from seq2seq.cli import serve as cli_serve
 from seq2seq.translate.translator import Translator
 from tests.fuzz import seeds
 from tests.fuzz.mutating import LASTING, SECRET, arbitrary, mutated
-from tests.unit.serve.schemas import check_answer
+from tests.unit.apps.serve.schemas import check_answer
 
 pytestmark = pytest.mark.slow
 KEY = "k"

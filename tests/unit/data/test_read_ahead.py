@@ -102,7 +102,7 @@ def large(start: dict[str, int]) -> Iterator[bytes]:
 def test_reading_ends_while_an_item_is_being_sent():
     program = (
         "import time\nfrom seq2seq.data.processes import read_ahead\n"
-        "from tests.unit.text.test_read_ahead import large\n"
+        "from tests.unit.data.test_read_ahead import large\n"
         "if __name__ == '__main__':\n"
         "    items = read_ahead([large], {}); next(items); time.sleep(0.3); items.close(); print('ended')"
     )

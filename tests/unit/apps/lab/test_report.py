@@ -16,7 +16,7 @@ from seq2seq.errors import UserError
 
 pytestmark = pytest.mark.slow
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 EXPERIMENTS = REPOSITORY / "conf" / "experiment" / "lab"
 Make = Callable[..., Path]
 

@@ -12,7 +12,7 @@ from seq2seq.settings.compose import compose
 from seq2seq.settings.config import Config, flatten
 from tests.thin import thin
 
-CONF = Path(__file__).parents[2] / "conf"
+CONF = Path(__file__).parents[3] / "conf"
 GROUPS = ("data", "tokenizer", "model", "model/style", "training", "search", "trainer")
 OPTIONS = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
 RECIPES = ["tatoeba_cpu", "mixed_cpu", "mixed_gpu", "finetune", "backtranslation", "distillation"]

@@ -14,7 +14,7 @@ from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.translate.translator import Translator
-from tests.unit.explain.conftest import GOLDEN
+from tests.unit.apps.explain.conftest import GOLDEN
 from tests.unit.searches import NEEDS_COMPILER
 
 SRC, TGT = torch.tensor([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11]])

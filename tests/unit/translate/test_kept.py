@@ -18,7 +18,7 @@ from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import SearchRequest, Text
 
 TEXTS = ["Call 0 1 2 3 4 5 6 7 8 9 now: it is < late >.", "Llama ya a las 10:45 o siete.", "At 9, Es tarde veinte."]
-BUNDLE = Path(__file__).parents[1] / "golden" / "bundle"
+BUNDLE = Path(__file__).parents[2] / "golden" / "bundle"
 CAPITALS = "THE CAT SEES THE MILK."
 
 

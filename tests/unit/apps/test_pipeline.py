@@ -11,7 +11,7 @@ from seq2seq import Translator, pipeline
 from seq2seq.apps.pipeline import TranslationPipeline
 from seq2seq.errors import UserError
 
-BUNDLE = Path(__file__).parents[1] / "golden" / "bundle"
+BUNDLE = Path(__file__).parents[2] / "golden" / "bundle"
 CAT, COW = "The cat sees the milk.", "The cow brings an apple."
 
 

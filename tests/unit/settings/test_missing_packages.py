@@ -12,7 +12,7 @@ from seq2seq.settings import missing_packages as extras
 from seq2seq.settings.compose import parse
 from seq2seq.settings.missing_packages import install_command, needing, resume_command, train_command
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 SETTINGS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 

@@ -18,7 +18,7 @@ from seq2seq.apps.exchange.argos import export_argos
 from seq2seq.apps.exchange.cached import cached_export
 from seq2seq.translate.ctranslate2_engine import load_export
 
-BUNDLE = Path(__file__).parents[2] / "golden" / "bundle"
+BUNDLE = Path(__file__).parents[3] / "golden" / "bundle"
 TEXTS = ["The cat sees the milk.", "The cow brings an apple.", "The bird wants a ball.", "A dog?"]
 
 

@@ -11,7 +11,7 @@ from seq2seq.model.build import build_model
 from seq2seq.settings.compose import compose
 from seq2seq.settings.config import Config
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 NAMES = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment" / "lab").glob("*.yaml"))
 OTHER_WEIGHTS = ("shared_query_key", "swiglu", "no_biases", "modern", "lstm_attention", "lstm_no_attention")
 

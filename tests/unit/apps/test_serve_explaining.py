@@ -15,7 +15,7 @@ from seq2seq.apps.serve.service import Service
 from seq2seq.cli import serve as cli_serve
 from seq2seq.translate.translator import Translator
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "attention.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "attention.md"
 
 
 def ask(translator: Translator, **sent: Any) -> httpx.Response:

@@ -4,7 +4,7 @@ import pytest
 
 from seq2seq.translate.translator import Translator
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
+GOLDEN = Path(__file__).parents[3] / "golden" / "bundle"
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from seq2seq.text.tokenizer import EOS, PAD, UNK
 from seq2seq.text.vocabulary import Tokenizers
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
-TATOEBA = Path(__file__).parents[4] / "shared/data/tatoeba/test.tsv"
+TATOEBA = Path(__file__).parents[5] / "shared/data/tatoeba/test.tsv"
 ODD = [
     "", " ", "The ball is blue.", "  two  spaces ", "tab\tand\u00a0no-break", "ﬁ ligature, ½, １２３", "日本語 😀",
     "a" * 300, "?!...", "O'Brien's \"quotes\" — dashes…", "\u200bzero\u200bwidth", "¿Qué? ¡Sí!", "\u0301accent first",

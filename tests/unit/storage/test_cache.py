@@ -18,7 +18,7 @@ from seq2seq.settings.data import cache_root
 from seq2seq.storage import cache
 from seq2seq.storage.cache import cached_folder
 
-PYTHON_PATH = {"PYTHONPATH": str(Path(__file__).parents[2])}
+PYTHON_PATH = {"PYTHONPATH": str(Path(__file__).parents[3])}
 
 
 class Builder:

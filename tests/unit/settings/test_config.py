@@ -15,7 +15,7 @@ from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from tests.thin import thin
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 CONF = REPOSITORY / "conf"
 
 

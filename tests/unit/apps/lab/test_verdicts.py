@@ -8,7 +8,7 @@ from seq2seq.apps.lab.report import to_markdown
 from seq2seq.apps.lab.runs import Lab, Run
 from seq2seq.apps.lab.verdicts import Difference, compare, judge, read_claims
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 
 
 def test_the_interval_is_welchs() -> None:

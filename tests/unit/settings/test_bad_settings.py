@@ -12,7 +12,7 @@ from saved_runs import make_run
 from tests.thin import thin
 from tests.toy import FILES, TINY, write_corpus
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture
