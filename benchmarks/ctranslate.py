@@ -13,14 +13,14 @@ from benchmarks.data import joint
 from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.search.types import Source
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.translate.ctranslate2_engine import load_export
 
-with needing("ctranslate2"):
+with require_package("ctranslate2"):
     import ctranslate2
 
 BATCH = 64  # sentences of a batch of a file, as many as a batch of this project may have

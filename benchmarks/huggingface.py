@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seq2seq.data.batching import Batch, collate
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
-with needing("huggingface"):
+with require_package("huggingface"):
     from transformers import MarianMTModel
 
 # Exact search without special tokens, as in this project; transformers' default search stops by a heuristic.

@@ -15,13 +15,13 @@ from benchmarks.checkpoints import marian_tokenizer, write_checkpoint
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import read_test
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.translate.bundle import load_bundle
 from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS
 from seq2seq.translate.translator import Translator
 
-with needing("huggingface"):
+with require_package("huggingface"):
     from transformers import AutoModelForSeq2SeqLM
 
 LIMIT = 40  # most tokens of a translation

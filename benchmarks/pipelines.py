@@ -16,11 +16,11 @@ from benchmarks.race import race
 from seq2seq.apps.exchange.huggingface import export_huggingface
 from seq2seq.apps.pipeline import TranslationPipeline, pipeline
 from seq2seq.errors import UserError
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 from seq2seq.storage.output import find_model
 from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS
 
-with needing("huggingface"):
+with require_package("huggingface"):
     from transformers import AutoModelForSeq2SeqLM
 
 OURS, THEIRS = "this project", "transformers"

@@ -27,8 +27,8 @@ from seq2seq.data.loading import training_feed
 from seq2seq.data.prepare import prepare
 from seq2seq.errors import UserError
 from seq2seq.settings.compose import compose
-from seq2seq.settings.missing_packages import needing
-from seq2seq.training.automatic import settle_numbers
+from seq2seq.settings.missing_packages import require_package
+from seq2seq.training.auto_values import resolve_numbers
 from seq2seq.training.processes import choose_devices
 from seq2seq.training.run import make_module
 
@@ -106,7 +106,7 @@ def costs(recipes: dict[str, list[str]], device: torch.device, folder: Path) -> 
         config = compose(settings)
         data = prepare(config.data, config.tokenizer)
         choose_devices(config.trainer)
-        settle_numbers(config, folder, data)
+        resolve_numbers(config, folder, data)
         L.seed_everything(config.seed, verbose=False)
         module = make_module(config, data, resumed=False).to(device)
         updates = Updates(module, precision_on(device, config.trainer.precision))
@@ -151,6 +151,6 @@ def shown(values: Sequence[float], digits: int) -> str:
 
 def significance(ours: Sequence[float], theirs: Sequence[float]) -> str:
     """Return p of a two-sided paired t-test."""
-    with needing("lab"):
+    with require_package("lab"):
         from scipy.stats import ttest_rel
     return f"{ttest_rel(ours, theirs).pvalue:.2g}"

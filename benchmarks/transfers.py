@@ -27,7 +27,7 @@ from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.callbacks import Budget, RunningAverage
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.monitor import Meter
+from seq2seq.training.progress_log import Meter
 from seq2seq.training.replay import Recorder
 from seq2seq.translate.engine import Engine
 

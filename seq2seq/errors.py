@@ -16,7 +16,7 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() or character in _JOINERS else "?" for character in text)
 
 
-def in_short(told: object) -> str:
+def shorten(told: object) -> str:
     """Return the text of an error or value in one line of at most 200 characters; of an error without text, its class.
 
     Characters that a terminal would obey, such as escape sequences, become question marks.

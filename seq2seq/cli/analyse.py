@@ -12,7 +12,7 @@ from seq2seq.errors import UserError
 from seq2seq.storage.output import find_model, read_lines
 
 if TYPE_CHECKING:
-    from seq2seq.evaluation.analysis import Translated
+    from seq2seq.evaluation.error_analysis import Translated
 
 Hypotheses = Annotated[
     list[Path] | None,
@@ -83,13 +83,13 @@ def analyse(
     folder = None if model is None else find_model(model)
     if is_run:
         assert folder is not None
-        from seq2seq.training.completion import read_translations
+        from seq2seq.training.finish_run import read_translations
 
         files, output = read_translations(folder.parent), output or folder.parent / "analysis"
     else:
         files = read_files(hypotheses or [], reference or [], input_ or [])
     assert output is not None
-    from seq2seq.apps.explain.analysis import PAGE, training_sources, write_analysis
+    from seq2seq.apps.explain.attention_analysis import PAGE, training_sources, write_analysis
     from seq2seq.training.target_words import words_of_run
 
     translator = None
@@ -117,7 +117,7 @@ def analyse(
 
 def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: Sequence[Path]) -> "list[Translated]":
     """Read the test sets."""
-    from seq2seq.evaluation.analysis import Translated
+    from seq2seq.evaluation.error_analysis import Translated
     from seq2seq.evaluation.metrics import require_same_length
 
     if not len(hypotheses) == len(references) == len(sources):

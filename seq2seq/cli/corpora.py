@@ -118,7 +118,7 @@ def make_corpus(
     if resume:
         inputs.require_regular(output, *lines.files)
     values = {"form": form, "languages": languages, **shared.output_settings(engine), **changes}
-    with open_output(output, shared.made_of(folders, lines, values), resume=resume) as out:
+    with open_output(output, shared.provenance(folders, lines, values), resume=resume) as out:
         if out.is_complete:
             print(f"{output} is already complete", file=sys.stderr)
             return

@@ -8,7 +8,7 @@ import typer
 
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 from seq2seq.storage.output import find_model
 
 Averaged = Annotated[
@@ -73,7 +73,7 @@ def import_(format_: ImportFormat, source: Source, output: options.NewFolder, re
     The imported model gives the same translations, and can be explained, fine-tuned (train.py init=opus) and
     exported again.
     """
-    with needing(format_):
+    with require_package(format_):
         from seq2seq.apps.exchange.huggingface_import import import_huggingface
 
     bundle = import_huggingface(source, output, revision)
@@ -108,7 +108,7 @@ def export(
             f"leave out --quantization, or use `seq2seq export ctranslate2 --quantization {quantization}`"
         )
     (folder,) = shared.choose_models([model] if model else None)
-    with needing(format_):
+    with require_package(format_):
         if format_ == "bundle":
             from seq2seq.apps.exchange.export import export_bundle
 

@@ -92,7 +92,7 @@ Ray = Annotated[
 
 
 @dataclasses.dataclass(frozen=True)
-class Engine:
+class EngineChoice:
     """The program that translates, and its device."""
 
     device: str = "auto"  # device to compute on: cpu, cuda, cuda:N, or auto, a GPU if there is one
@@ -166,7 +166,9 @@ def search_options(*names: str) -> Callable[[Command], Command]:
 
 def engine_options(command: Command) -> Command:
     """Give a command the options of `Engine`; the command receives their values as `engine`."""
-    return options_of(Engine, "engine", {SEARCH: [field.name for field in dataclasses.fields(Engine)]})(command)
+    return options_of(EngineChoice, "engine", {SEARCH: [field.name for field in dataclasses.fields(EngineChoice)]})(
+        command
+    )
 
 
 def options_of(

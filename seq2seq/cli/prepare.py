@@ -17,7 +17,7 @@ def prepare(overrides: options.Overrides = None) -> None:
     """
     from rich.console import Console
 
-    from seq2seq.data.filters import drop_table
+    from seq2seq.data.clean import drop_table
     from seq2seq.data.prepare import prepare as prepare_text
     from seq2seq.settings.compose import compose
 

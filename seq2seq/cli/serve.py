@@ -10,7 +10,7 @@ import typer
 from seq2seq.apps.serve.limits import Limits
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 
 if TYPE_CHECKING:
     from seq2seq.apps.serve.service import Detect, Explain
@@ -67,7 +67,7 @@ def serve(
     status 429 and a time to wait. SIGTERM or Ctrl-C ends the server after it has answered all accepted requests.
     See docs/serving.md.
     """
-    with needing("serve"):
+    with require_package("serve"):
         from seq2seq.apps.serve.app import create_app
         from seq2seq.apps.serve.server import listen, run, url_of
         from seq2seq.apps.serve.service import Service
@@ -123,8 +123,8 @@ def detector() -> "Detect | None":
 
 def explainer(translator: "Translator") -> "Explain":
     """Return the function that explains a sentence: an explanation's JSON values, the steps of one head, and beams."""
-    from seq2seq.apps.explain.assembly import assemble
     from seq2seq.apps.explain.interventions import Interventions
+    from seq2seq.apps.explain.page_data import assemble
     from seq2seq.apps.serve.messages import ExplainRequest
 
     def explained(request: ExplainRequest) -> dict[str, Any]:

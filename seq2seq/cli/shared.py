@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.cli.inputs import Input
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.settings.missing_packages import needing, train_command
+from seq2seq.settings.missing_packages import require_package, train_command
 from seq2seq.settings.search import Compile, SearchConfig, change_search
 from seq2seq.storage.cache import digest_files
 from seq2seq.storage.output import Output, find_model, published_model
 
 if TYPE_CHECKING:
     from seq2seq.apps.distributed.ray_workers import RayWorkers
-    from seq2seq.evaluation.analysis import Analysis
+    from seq2seq.evaluation.error_analysis import Analysis
     from seq2seq.evaluation.metrics import Scores
     from seq2seq.evaluation.significance import Comparison
     from seq2seq.translate.translator import Translator
@@ -109,7 +109,7 @@ def output_settings(engine: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def made_of(folders: Sequence[Path], lines: Input, values: Mapping[str, object]) -> dict[str, str] | None:
+def provenance(folders: Sequence[Path], lines: Input, values: Mapping[str, object]) -> dict[str, str] | None:
     """Return what an output depends on, so that `--resume` recognises it; None if an input is no regular file."""
     if not lines.files or not all(path.is_file() for path in lines.files):
         return None
@@ -194,7 +194,7 @@ def ray_workers(address: str | None) -> "RayWorkers | None":
     """Return the workers of a Ray cluster; None without an address."""
     if address is None:
         return None
-    with needing("ray"):
+    with require_package("ray"):
         from seq2seq.apps.distributed.ray_workers import RayWorkers
     return RayWorkers(address)
 

@@ -49,7 +49,7 @@ def shortlist(
     from seq2seq.data.prepare import prepare
     from seq2seq.settings.loading import load_config
     from seq2seq.text.vocabulary import load_tokenizers
-    from seq2seq.training.cooccurrence import learn_shortlist
+    from seq2seq.training.ibm_model1 import learn_shortlist
 
     config = load_config(str(run), [], option="--model ")
     prepared = prepare(config.data, config.tokenizer)

@@ -24,19 +24,19 @@ from seq2seq.errors import StoppedError, UserError
 from seq2seq.settings.compose import (
     MAX_NAME,
     as_folder_name,
+    checked_config,
     compose,
     home,
     one_line,
     parse,
     register_schema,
     rewrite,
-    settle,
 )
 from seq2seq.settings.config import Config
 from seq2seq.settings.describe import markdown, show_help
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.early_checks import find_existing, refuse_early
+from seq2seq.training.preflight import find_existing, refuse_early
 from seq2seq.training.run_files import best_value, interruption, running
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def train_one(cfg: DictConfig) -> float | None:
         config = load_config(cfg.resume, overrides)
         runs, config.name = Path(str(config.resume)).parent, Path(str(config.resume)).name  # it may have been moved
     else:
-        config = settle(cfg, choices)
+        config = checked_config(cfg, choices)
         runs = Path("runs") / (config.series or "")
     refuse_early(config)  # before the slow imports
     if is_resumed and find_existing(config, runs):
@@ -137,8 +137,8 @@ def analyse_tests(config: Config, folder: Path) -> None:
     """Write an analysis of the errors in a complete run's test translations to the run's folder."""
     import torch
 
-    from seq2seq.apps.explain.analysis import PAGE, training_sources, write_analysis
-    from seq2seq.training.completion import read_translations
+    from seq2seq.apps.explain.attention_analysis import PAGE, training_sources, write_analysis
+    from seq2seq.training.finish_run import read_translations
     from seq2seq.training.target_words import words_of_run
     from seq2seq.translate.translator import Translator
 

@@ -98,8 +98,8 @@ def translate(
     request = SearchRequest(settings=settings, n_best=n_best, banned=ban or [], glossary=terms)
     values = {"n_best": n_best, "as_json": as_json, **shared.output_settings(engine), **changes}
     values |= {"prefix": prefix, "phrase": phrase, "ban": ban, "glossary_digest": terms.digest if terms else None}
-    made_of = shared.made_of(folders, lines, values)
-    with open_output(None if document else output, made_of, resume=resume) as out:
+    provenance = shared.provenance(folders, lines, values)
+    with open_output(None if document else output, provenance, resume=resume) as out:
         if out.is_complete:
             print(f"{output} is already complete", file=sys.stderr)
             return

@@ -174,7 +174,7 @@ def require_budget(max_tokens: int, width: int) -> None:
         )
 
 
-def even_out(plan: BatchPlan, multiple: int) -> BatchPlan:
+def pad_to_multiple(plan: BatchPlan, multiple: int) -> BatchPlan:
     """Halve batches, the last ones first, until the number of batches is a multiple of `multiple`; keep their order.
 
     Only the end of an epoch depends on `multiple`, that is, on the number of ranks. The n batches become m, the next
@@ -282,7 +282,7 @@ class BatchLoader:
         rng.shuffle(order)
         plan = plan_batches(block.pairs, order, self.max_tokens, rng)
         self._warn_of_small_block(len(plan), len(order))
-        return even_out(plan, self._multiple)
+        return pad_to_multiple(plan, self._multiple)
 
     @staticmethod
     def _pinned(batches: Generator[tuple[Batch, State], None, None]) -> Generator[tuple[Batch, State], None, None]:
@@ -291,7 +291,7 @@ class BatchLoader:
                 yield Batch(*(side.pin_memory() for side in batch)), state
 
     def _warn_of_small_block(self, batches: int, pairs: int) -> None:
-        """Warn at the first block if `even_out` makes its batches too small because the block has few batches."""
+        """Warn at the first block if `pad_to_multiple` makes its batches too small: the block has few batches."""
         full = batches / (batches + -batches % self._multiple)
         if self._is_to_warn and full < _FULL:
             logger.warning(

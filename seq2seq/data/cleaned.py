@@ -14,8 +14,8 @@ from typing import Any, cast
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from seq2seq.data.clean import Cleaner, OverlapIndex, digest_pair, side_key
 from seq2seq.data.corpus import Corpus
-from seq2seq.data.filters import Cleaner, OverlapIndex, digest_pair, side_key
 from seq2seq.data.formats import Pair, Record
 from seq2seq.data.processes import Processes
 from seq2seq.settings.data import DataConfig

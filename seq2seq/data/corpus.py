@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from typing import Any, TypeVar, cast
 
 from seq2seq.data.formats import LINES, READERS, Pair, Record, read_moses, read_rows
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.settings.data import SPLITS, DataConfig, expand_user
 from seq2seq.storage.lines import COMPRESSED, explain_os_error, refuse_bad_lines
 
@@ -256,6 +256,6 @@ def _load(name: str, split: str, data: DataConfig) -> Any:
         )
     except Exception as error:  # the hub client and its network stack raise many kinds, with the same remedy
         raise UserError(
-            f"data.hub={name} cannot be loaded ({type(error).__name__}: {in_short(error)}): "
+            f"data.hub={name} cannot be loaded ({type(error).__name__}: {shorten(error)}): "
             "check name, configuration and split, and the connection; or give files with data.root"
         ) from error

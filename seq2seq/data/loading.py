@@ -8,7 +8,14 @@ import numpy as np
 from rich.table import Table
 
 from seq2seq.data.augment import Encoder, is_random
-from seq2seq.data.batching import BatchLoader, FixedBatches, count_batches, even_out, plan_batches, require_budget
+from seq2seq.data.batching import (
+    BatchLoader,
+    FixedBatches,
+    count_batches,
+    pad_to_multiple,
+    plan_batches,
+    require_budget,
+)
 from seq2seq.data.dataset import PreparedData
 from seq2seq.data.epochs import Mixture, PreparedEpochs, tempered_shares, weighted_shares
 from seq2seq.data.processes import read_ahead
@@ -94,4 +101,4 @@ def validation_loaders(config: Config, data: PreparedData, *, rank: int, world_s
     tokens = max(config.training.max_tokens, longest)
     plans = [plan_batches(data.validation, np.asarray(rows), tokens) for rows in data.validation_sets.values()]
     start = data.tokenizer.start
-    return [FixedBatches(data.validation, even_out(plan, world_size)[rank::world_size], start) for plan in plans]
+    return [FixedBatches(data.validation, pad_to_multiple(plan, world_size)[rank::world_size], start) for plan in plans]

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+from seq2seq.data.clean import HELD_OUT, REASONS, UNESCAPED, OverlapIndex, digest_pair, name_held_out
 from seq2seq.data.cleaned import CleanedText, write_cleaned
 from seq2seq.data.corpus import Pair
 from seq2seq.data.dataset import REPORT, TEXTS, Pairs, id_type, write_pairs
-from seq2seq.data.filters import HELD_OUT, REASONS, UNESCAPED, OverlapIndex, digest_pair, name_held_out
 from seq2seq.data.languages import check_sides
 from seq2seq.data.processes import Processes
 from seq2seq.data.splits import Splits

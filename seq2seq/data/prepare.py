@@ -12,10 +12,10 @@ from typing import Any
 
 import sentencepiece
 
+from seq2seq.data.clean import identifier_version
 from seq2seq.data.corpus import Corpus, is_outside, open_splits
 from seq2seq.data.dataset import PreparedData, load_prepared
 from seq2seq.data.epochs import check_weights
-from seq2seq.data.filters import identifier_version
 from seq2seq.data.pipeline import Pipeline
 from seq2seq.data.processes import Processes
 from seq2seq.data.splits import Splits, find_splits

@@ -13,7 +13,7 @@ from rich.table import Table
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.evaluation.metrics import METRICS, require_same_length
 
 SAMPLES, TRIALS = 1000, 10_000  # sacreBLEU's defaults for the bootstrap and for approximate randomisation
@@ -174,7 +174,7 @@ def read_seed() -> int | None:
         seed = 0
     if seed < 1:  # sacreBLEU takes 0 for no seed
         raise UserError(
-            f"the environment variable SACREBLEU_SEED is {in_short(given)!r}, which is no seed: set it to a whole "
+            f"the environment variable SACREBLEU_SEED is {shorten(given)!r}, which is no seed: set it to a whole "
             "number of 1 or more, or to none (a new seed each time), or unset it (12345)"
         )
     return seed

@@ -12,7 +12,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.settings.data import cache_root
 
 _SOURCE = Path(__file__).with_name("decoding.c")
@@ -83,7 +83,7 @@ def _run(command: list[str]) -> bytes:
     except OSError as error:
         raise UserError(f"{command[0]} cannot be run ({error.strerror}): use --compile off") from error
     if done.returncode:
-        told = in_short(done.stderr.decode(errors="replace").strip() or f"status {done.returncode}")
+        told = shorten(done.stderr.decode(errors="replace").strip() or f"status {done.returncode}")
         raise UserError(f"{command[0]} cannot compile {_SOURCE}: {told}: use --compile off")
     return done.stdout
 

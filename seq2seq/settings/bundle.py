@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.settings.checks import check_ranges, require
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -159,7 +159,7 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         search = config_from_plain(SearchConfig, search)
         return values, BundleConfig(model, search, *languages, length, calibration)
     except UserError as error:
-        raise UserError(f"{path} is damaged: {in_short(error)}") from error
+        raise UserError(f"{path} is damaged: {shorten(error)}") from error
 
 
 def _read_calibration(path: Path, values: object) -> Calibration | None:

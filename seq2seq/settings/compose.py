@@ -21,7 +21,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.settings.bundle import first_line
 from seq2seq.settings.config import Config, flatten
 from seq2seq.settings.missing_packages import train_command
@@ -72,10 +72,10 @@ def compose(overrides: Sequence[str]) -> Config:
             cfg = hydra.compose("config", rewrite(overrides), return_hydra_config=True)
     except Exception as error:  # Hydra reads overrides and files only: one of them is wrong
         raise UserError(one_line(error)) from error
-    return settle(cfg, cfg.hydra.runtime.choices)
+    return checked_config(cfg, cfg.hydra.runtime.choices)
 
 
-def settle(cfg: DictConfig, choices: Mapping[str, Any]) -> Config:
+def checked_config(cfg: DictConfig, choices: Mapping[str, Any]) -> Config:
     """Return Hydra's composed configuration as checked dataclasses; choices are the option of every group.
 
     Raises:
@@ -127,7 +127,7 @@ def from_hydra(cfg: DictConfig) -> Config:
     try:
         for key, value in _lists(OmegaConf.to_container(cfg, resolve=True)):
             if any(isinstance(item, dict | list) for item in value):  # Hydra allows such lists
-                raise UserError(f"{key}={in_short(value)} is no list of words")
+                raise UserError(f"{key}={shorten(value)} is no list of words")
         config = OmegaConf.to_object(cfg)
     except OmegaConfBaseException as error:
         raise UserError(first_line(error)) from error
@@ -196,9 +196,9 @@ def one_line(error: Exception) -> str:
         return _missing_option(error)
     if isinstance(error, OverrideParseException):
         reason = message.splitlines()[0]
-        return f"{in_short(error.override)}: {reason} (quote a value with special characters: key=\"'…'\")"
+        return f"{shorten(error.override)}: {reason} (quote a value with special characters: key=\"'…'\")"
     if isinstance(error, OSError) and error.filename:  # an option whose name no file can have
-        return f"{in_short(Path(str(error.filename)).stem)}: {error.strerror}"
+        return f"{shorten(Path(str(error.filename)).stem)}: {error.strerror}"
     both = f"{message}\n{cause}"
     if _UNKNOWN.search(both) and (key := _KEY.search(both)):
         return unknown_setting(key[1] or key[2], known_settings())

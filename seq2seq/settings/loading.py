@@ -9,7 +9,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.settings.bundle import RETIRED, first_line
 from seq2seq.settings.compose import from_hydra, one_line, parse
 from seq2seq.settings.config import Config
@@ -58,11 +58,9 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
         raise
     except ConfigKeyError as error:
         advice = "use the version of seq2seq that began this run, or start a new run"
-        raise UserError(
-            f"{path} has {in_short(str(error.full_key))}, which is no setting any more: {advice}"
-        ) from error
+        raise UserError(f"{path} has {shorten(str(error.full_key))}, which is no setting any more: {advice}") from error
     except (OmegaConfBaseException, yaml.YAMLError, ValueError, OSError, RecursionError) as error:
-        raise UserError(f"{path}: {in_short(first_line(error))}") from error
+        raise UserError(f"{path}: {shorten(first_line(error))}") from error
     assert isinstance(saved, DictConfig)
     _change(saved, overrides)
     saved.resume = folder
@@ -111,5 +109,5 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
             holder = holder.get(section) if isinstance(holder, dict) else None
         value = holder.pop(name, None) if isinstance(holder, dict) else None
         if unused and value is not None and value not in unused:
-            raise UserError(f"{path} has {key}={in_short(value)} of an earlier version: go on with that version")
+            raise UserError(f"{path} has {key}={shorten(value)} of an earlier version: go on with that version")
     return settings

@@ -13,7 +13,7 @@ DISTRIBUTION = "seq2seq-trainer"
 
 
 @contextmanager
-def needing(extra: str, what: str = "this") -> Iterator[None]:
+def require_package(extra: str, what: str = "this") -> Iterator[None]:
     """Raise an error that says how to install an extra if its package is missing; `what` is the message's subject.
 
     Raises:

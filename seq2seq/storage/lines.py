@@ -13,7 +13,7 @@ from io import BufferedIOBase, BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 
 _DECOMPRESSORS = {".bz2": bz2.BZ2Decompressor, ".xz": lzma.LZMADecompressor}
 COMPRESSED = (".gz", *_DECOMPRESSORS)  # endings of files that are decompressed when read and compressed when written
@@ -206,4 +206,4 @@ def _name(path: Path | None) -> str:
 
 def explain_os_error(name: Path | str, error: OSError) -> UserError:
     """Return an error that says in one line why a file cannot be read."""
-    return UserError(f"{name} cannot be read: {error.strerror or in_short(error)}")
+    return UserError(f"{name} cannot be read: {error.strerror or shorten(error)}")

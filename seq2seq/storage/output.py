@@ -90,9 +90,9 @@ class ResumableOutput(Output):
     Lines written after the last `commit` are written again. The record of the progress stays beside the complete file.
     """
 
-    def __init__(self, path: Path, work: Path, made_of: Mapping[str, object], *, resume: bool) -> None:
+    def __init__(self, path: Path, work: Path, provenance: Mapping[str, object], *, resume: bool) -> None:
         """Begin a file; with resume, go on with an unfinished file, if there is one, or recognise a complete one."""
-        self.made_of = json.loads(json.dumps(made_of))
+        self.provenance = json.loads(json.dumps(provenance))
         self._partial, self._progress = work / PARTIAL, work / PROGRESS
         inputs, size, earlier, digest = self._read_progress()
         is_begun = self._partial.is_file() and (earlier is not None or self._partial.stat().st_size > 0)
@@ -118,16 +118,16 @@ class ResumableOutput(Output):
         """Return an earlier command's inputs, bytes, what the file depends on, and the complete file's digest."""
         try:
             progress = json.loads(self._progress.read_text(encoding="utf-8"))
-            inputs, size, made_of = int(progress["inputs"]), int(progress["bytes"]), dict(progress["made_of"])
-            return inputs, size, made_of, progress.get("digest")
+            inputs, size, provenance = int(progress["inputs"]), int(progress["bytes"]), dict(progress["made_of"])
+            return inputs, size, provenance, progress.get("digest")
         except (OSError, ValueError, KeyError, TypeError):
             return 0, 0, None, None
 
     def _require_same(self, path: Path, earlier: Mapping[str, object] | None) -> None:
         if earlier is None:
             raise UserError(f"{path} is there, and nothing tells how it was made: leave out --resume to replace it")
-        for key in earlier | self.made_of:
-            was, now = earlier.get(key), self.made_of.get(key)
+        for key in earlier | self.provenance:
+            was, now = earlier.get(key), self.provenance.get(key)
             if was != now:
                 raise UserError(
                     f"{path} was made with {key}={was}, not {now}: "
@@ -143,7 +143,7 @@ class ResumableOutput(Output):
             self._record()
 
     def _record(self, **more: object) -> None:
-        progress = {"inputs": self.inputs, "bytes": self._bytes, "made_of": self.made_of, **more}
+        progress = {"inputs": self.inputs, "bytes": self._bytes, "made_of": self.provenance, **more}
         draft = self._progress.with_name(NEW)
         draft.write_text(json.dumps(progress), encoding="utf-8")
         draft.replace(self._progress)
@@ -159,13 +159,13 @@ class ResumableOutput(Output):
 
 @contextmanager
 def open_output(
-    path: Path | None, made_of: Mapping[str, object] | None = None, *, resume: bool = False
+    path: Path | None, provenance: Mapping[str, object] | None = None, *, resume: bool = False
 ) -> Iterator[Output]:
     """Open a file to write lines to; path None is standard output.
 
     A file gets its name only when all lines are written; an error leaves the old file unchanged. A link stays, and its
-    target is replaced; the new file gets the old file's permissions. made_of describes everything that the lines depend
-    on; only an output with made_of can be resumed after an interruption.
+    target is replaced; the new file gets the old file's permissions. provenance is everything that the lines depend
+    on; only an output with provenance can be resumed after an interruption.
 
     Raises:
         UserError: the file cannot be written, another command writes it, or what is there depends on other things.
@@ -177,9 +177,9 @@ def open_output(
     path = resolve(path)
     with ExitStack() as stack:
         with _naming(path):
-            if made_of is not None and (path.is_file() or not path.exists()):  # neither a device nor a pipe
+            if provenance is not None and (path.is_file() or not path.exists()):  # neither a device nor a pipe
                 work = stack.enter_context(claimed(path))
-                output = ResumableOutput(path, work, made_of, resume=resume)
+                output = ResumableOutput(path, work, provenance, resume=resume)
             else:
                 output = Output(stack.enter_context(replacing(path)).open("wb"), path)
         try:

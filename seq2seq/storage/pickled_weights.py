@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 
 _PLAIN = {  # the names in a pickle of tensors, dictionaries, lists and numbers by torch.save
     "collections.OrderedDict",
@@ -52,7 +52,7 @@ def read_pickled(path: Path, device: str) -> Any:
     except (UserError, DamagedError):
         raise
     except Exception as error:  # a broken pickle may raise anything
-        raise DamagedError(in_short(error)) from error
+        raise DamagedError(shorten(error)) from error
     _check_values(values, path, size)
     return values
 
@@ -62,15 +62,15 @@ def _check_archive(archive: zipfile.ZipFile, path: Path, size: int) -> None:
     entries = archive.infolist()
     for entry in entries:
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
-            raise UserError(f"{path} holds {in_short(entry.filename)} of {entry.file_size} bytes, packed: it is forged")
+            raise UserError(f"{path} holds {shorten(entry.filename)} of {entry.file_size} bytes, packed: it is forged")
     if (total := sum(entry.file_size for entry in entries)) > size:
         raise UserError(f"{path} holds {total} bytes in {size}: it is forged")
     for entry in entries:  # zipfile checks no checksum of a shortened record, and PyTorch reads nothing of a folder
         if entry.compress_size != entry.file_size or entry.external_attr & _FOLDER:
-            raise DamagedError(f"wrong size or kind of {in_short(entry.filename)}")
+            raise DamagedError(f"wrong size or kind of {shorten(entry.filename)}")
     broken = archive.testzip()
     if broken is not None:
-        raise DamagedError(f"wrong checksum of {in_short(broken)}")
+        raise DamagedError(f"wrong checksum of {shorten(broken)}")
     for entry in entries:
         if entry.filename.endswith(".pkl"):
             _check_pickle(io.BytesIO(archive.read(entry)), path)
@@ -80,7 +80,7 @@ def _check_pickle(file: io.BytesIO | io.BufferedReader, path: Path) -> None:
     """Read a pickle to its end without loading anything; refuse one that names code."""
     for name, argument in _opcodes(file):
         if name in ("GLOBAL", "INST") and (code := str(argument).replace(" ", ".")) not in _PLAIN:
-            raise UserError(f"{path} asks for {in_short(code)}: {_FORGED}")
+            raise UserError(f"{path} asks for {shorten(code)}: {_FORGED}")
         if name in ("STACK_GLOBAL", "EXT1", "EXT2", "EXT4"):
             raise UserError(f"{path} asks for code by {name}: {_FORGED}")
 
@@ -90,7 +90,7 @@ def _opcodes(file: io.BytesIO | io.BufferedReader) -> Iterator[tuple[str, Any]]:
         for opcode, argument, _ in pickletools.genops(file):
             yield opcode.name, argument
     except Exception as error:
-        raise DamagedError(f"its pickle cannot be read: {in_short(error)}") from error
+        raise DamagedError(f"its pickle cannot be read: {shorten(error)}") from error
 
 
 def _check_values(values: Any, path: Path, size: int) -> None:

@@ -239,7 +239,7 @@ class VocabularySizeError(UserError):
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Learn a subword vocabulary of config.vocab_size ids from normalised texts; equal texts give equal bytes."""
-    settled = settle(config)
+    settled = resolve_auto(config)
     model, sample = io.BytesIO(), _sample(filter(None, texts), config.input_sentence_size)
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -266,7 +266,9 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
         failure = _explain(str(error), config)
         if isinstance(failure, VocabularySizeError):
             nearest = replace(config, vocab_size=failure.nearest)
-            if settle(nearest) != replace(settled, vocab_size=failure.nearest):  # without them, fewer subwords fit
+            if resolve_auto(nearest) != replace(
+                settled, vocab_size=failure.nearest
+            ):  # without them, fewer subwords fit
                 try:
                     train_tokenizer(sample, nearest)
                 except VocabularySizeError as smaller:
@@ -275,7 +277,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     return Tokenizer(model.getvalue())
 
 
-def settle(config: TokenizerConfig) -> TokenizerConfig:
+def resolve_auto(config: TokenizerConfig) -> TokenizerConfig:
     """Return the settings with numbers and characters in place of `auto`, by the size of the vocabulary."""
     assert config.vocab_size != AUTO
     is_large = config.vocab_size >= _LARGE

@@ -22,7 +22,7 @@ from seq2seq.text.tokenizer import (
     UNPRODUCIBLE_IDS,
     Tokenizer,
     VocabularySizeError,
-    settle,
+    resolve_auto,
     train_tokenizer,
 )
 
@@ -219,8 +219,8 @@ def learn_tokenizers(
             )
         return tokenizers
     is_auto = config.vocab_size == AUTO
-    config = settle(replace(config, vocab_size=automatic_size)) if is_auto else config
-    most = settle(config).masks
+    config = resolve_auto(replace(config, vocab_size=automatic_size)) if is_auto else config
+    most = resolve_auto(config).masks
     masker = Masker(most, symbols=config.user_symbols) if most else None
 
     def masked() -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.missing_packages import resume_command
 from seq2seq.training.checkpoints import Checkpoints, ends_update
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.monitor import Meter, TranslationValidation
+from seq2seq.training.progress_log import Meter, TranslationValidation
 from seq2seq.training.run_files import interruption
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from pathlib import Path
 from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.settings.config import Config, flatten
 from seq2seq.training.processes import rank
 from seq2seq.training.run_files import read_table, rewrite, write_text
@@ -75,7 +75,7 @@ def _wandb(config: Config, folder: Path, known: str | None) -> Logger:
         _ = logger.experiment  # starts or continues the logged run
     except Error as error:
         advice = "run `wandb login`, or set the environment's WANDB_MODE=offline"
-        raise UserError(f"logger=wandb: Weights & Biases cannot be used ({in_short(error)}): {advice}") from error
+        raise UserError(f"logger=wandb: Weights & Biases cannot be used ({shorten(error)}): {advice}") from error
     return logger
 
 
@@ -96,7 +96,7 @@ def _mlflow(config: Config, folder: Path, known: str | None) -> Logger:
         else:
             logger.log_hyperparams(flatten(config))
     except (MlflowException, OSError) as error:
-        raise UserError(f"logger=mlflow: {uri} cannot be used ({in_short(error)})") from error
+        raise UserError(f"logger=mlflow: {uri} cannot be used ({shorten(error)})") from error
     return logger
 
 

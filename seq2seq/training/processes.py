@@ -153,18 +153,18 @@ def share_folder(key: str, make: Callable[[], Path]) -> Path:
     A process that does not see it, such as one on a machine with a cache of its own, makes or checks its own folder.
 
     Raises:
-        UserError: for the reasons of `make` and `agree`.
+        UserError: for the reasons of `make` and `broadcast_decision`.
     """
 
     def decide() -> str:
         folder = make()
         return json.dumps([str(folder), identity_of(folder)])
 
-    folder, identity = json.loads(agree(key, decide))
+    folder, identity = json.loads(broadcast_decision(key, decide))
     return Path(folder) if rank() == 0 or (identity and identity == identity_of(Path(folder))) else make()
 
 
-def agree(key: str, decide: Callable[[], str]) -> str:
+def broadcast_decision(key: str, decide: Callable[[], str]) -> str:
     """Return the first process's decision in every process.
 
     Processes that Lightning starts read the decision from their environment. Processes that torchrun or SLURM started

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.data.batching import LADDER_TOKENS, Batch
-from seq2seq.errors import in_short, is_out_of_memory
+from seq2seq.errors import is_out_of_memory, shorten
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.processes import uses_gpu
@@ -133,7 +133,7 @@ class Replay:
     def _give_up(self, error: Exception) -> None:
         self.is_recording = False
         self.recordings.clear()
-        log.warning("updates are not recorded, which is slower (%s)", in_short(error))
+        log.warning("updates are not recorded, which is slower (%s)", shorten(error))
 
     def _compare(self, run: Computation, before: Tensor, results: Results) -> None:
         """Replay with the seed of the plain computation, and compare; keep the plain computation's gradients."""

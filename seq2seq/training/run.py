@@ -12,21 +12,21 @@ import lightning as L
 import torch
 from rich.console import Console
 
+from seq2seq.data.clean import drop_table
 from seq2seq.data.dataset import PreparedData
-from seq2seq.data.filters import drop_table
 from seq2seq.data.loading import mixture_table, training_feed, validation_loaders
 from seq2seq.data.prepare import corpus_digests, open_prepared, prepare_folder
 from seq2seq.device import prepare, tf32_products
-from seq2seq.errors import UserError, in_short, is_out_of_memory
+from seq2seq.errors import UserError, is_out_of_memory, shorten
 from seq2seq.settings.config import Config
-from seq2seq.training.automatic import settle_numbers
+from seq2seq.training.auto_values import resolve_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
 from seq2seq.training.checkpoint_files import describe_run
 from seq2seq.training.checkpoints import Checkpoints
-from seq2seq.training.completion import TrainingEnd, complete_run, save_best
-from seq2seq.training.early_checks import is_done
 from seq2seq.training.finetune import make_model
+from seq2seq.training.finish_run import TrainingEnd, complete_run, save_best
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.preflight import is_done
 from seq2seq.training.processes import choose_precision, rank, share_folder
 from seq2seq.training.recompute import recompute_layers
 from seq2seq.training.replay import CudaRecorder, records_updates
@@ -57,7 +57,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     console.print(drop_table(data.report))
     if (table := mixture_table(config, data)) is not None:
         console.print(table)
-    ruled, updates_per_epoch = settle_numbers(config, folder, data)
+    ruled, updates_per_epoch = resolve_numbers(config, folder, data)
     if checkpoint is not None and is_done(config, folder, checkpoint):  # again: max_steps is a number now
         return best_value(folder, config.training.monitor)
     record = describe_run(config, corpus_digests(config.data) if rank() == 0 else {})  # process 0 writes it
@@ -138,7 +138,7 @@ def fit(
             ) from error
         if checkpoint is not None and callback_of(trainer, Budget).start_time() is None:  # training had not begun
             raise UserError(
-                f"{checkpoint} cannot be resumed from ({type(error).__name__}: {in_short(error)}): it is forged, or "
+                f"{checkpoint} cannot be resumed from ({type(error).__name__}: {shorten(error)}): it is forged, or "
                 "of another version; restore it from a copy, or move it away to resume from the one before"
             ) from error
         raise

@@ -17,8 +17,8 @@ from seq2seq.storage.locks import is_held, lock
 from seq2seq.training.checkpoint_files import describe_run, newest_checkpoint, require_same_run
 from seq2seq.training.checkpoint_io import link
 from seq2seq.training.checkpoints import RECORD
-from seq2seq.training.early_checks import is_done
-from seq2seq.training.processes import agree
+from seq2seq.training.preflight import is_done
+from seq2seq.training.processes import broadcast_decision
 from seq2seq.training.run_files import LOCK, forget_after, is_untouched, write_text
 from seq2seq.training.run_state import NOTHING, checkpoint_name, state_of, step_of
 
@@ -47,7 +47,7 @@ def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Confi
     """
     if config.resume is not None:
         return resume_folder(config, Path(config.resume))
-    folder = Path(agree("run", lambda: _begin(config, runs, stem)))
+    folder = Path(broadcast_decision("run", lambda: _begin(config, runs, stem)))
     config.name = folder.name
     return config, folder, None
 
@@ -55,7 +55,7 @@ def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Confi
 @_writing()
 def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
     """Reopen a run's folder at its newest complete checkpoint; drop the rows of metrics.csv that were logged later."""
-    checkpoint = Path(agree("checkpoint", lambda: str(_reopen(config, folder))))
+    checkpoint = Path(broadcast_decision("checkpoint", lambda: str(_reopen(config, folder))))
     config.name = folder.name
     return config, folder, checkpoint
 

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.model.build import build_without_values
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.bundle import (
@@ -166,7 +166,7 @@ def _read_weights(path: Path, shapes: dict[str, tuple[int, ...]], model: dict[st
     for name in sorted(expected.keys() | shapes.keys()):
         if expected.get(name) != shapes.get(name):
             message = f"{name:.100} is {shapes.get(name, 'missing')}, {CONFIG} wants {expected.get(name, 'none')}"
-            raise UserError(f"{path} does not belong to its {CONFIG}: {in_short(message)}")
+            raise UserError(f"{path} does not belong to its {CONFIG}: {shorten(message)}")
     with _naming(path):
         return {name: tensor.float() for name, tensor in load_file(path).items()}
 
@@ -176,6 +176,6 @@ def _naming(path: Path) -> Iterator[None]:
     try:
         yield
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is damaged ({in_short(error)}): copy the model folder again") from error
+        raise UserError(f"{path} is damaged ({shorten(error)}): copy the model folder again") from error
     except (RuntimeError, MemoryError) as error:
-        raise UserError(f"{path} does not fit into memory ({in_short(error)}): use a machine with more") from error
+        raise UserError(f"{path} does not fit into memory ({shorten(error)}): use a machine with more") from error

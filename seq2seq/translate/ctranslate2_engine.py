@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from seq2seq.errors import UserError, in_short, is_out_of_memory
+from seq2seq.errors import UserError, is_out_of_memory, shorten
 from seq2seq.search.types import Hypothesis, Phrases, Source, length_limits
 from seq2seq.settings import rules
 from seq2seq.settings.bundle import CONFIG, SETTINGS, is_export, read_bounded, read_config
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, UNK
 from seq2seq.text.vocabulary import Tokenizers, load_tokenizers
 from seq2seq.translate.translator import Translator
 
-with needing("ctranslate2"):
+with require_package("ctranslate2"):
     import ctranslate2
 
 MAX_POSITIONS = 2048  # tokens per side, EOS included: the rows of the table of positions
@@ -82,7 +82,7 @@ class CTranslate2Engine:
                 str(folder), kind, device_index=int(number or 0), intra_threads=threads or _cores()
             )
         except (RuntimeError, ValueError, IndexError, MemoryError) as error:
-            raise UserError(f"CTranslate2 cannot load {folder} on {device}: {in_short(error)}") from error
+            raise UserError(f"CTranslate2 cannot load {folder} on {device}: {shorten(error)}") from error
 
     def search(
         self,
@@ -226,14 +226,14 @@ def _require_same(folder: Path, tokenizer: Tokenizers) -> None:
     """Refuse an export with another model's vocabulary or settings: its translations would be other words."""
     for path in sorted(folder.iterdir()):
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise UserError(f"{folder / in_short(path.name)} is no file")  # CTranslate2 would wait for a pipe
+            raise UserError(f"{folder / shorten(path.name)} is no file")  # CTranslate2 would wait for a pipe
     settings = _read_json(folder / CONFIG)
     expected = settings_of(tokenizer)
     if not isinstance(settings, dict) or any(repr(settings.get(key)) != repr(expected[key]) for key in expected):
         raise UserError(f"{folder / CONFIG} is not of this model's tokenizer: export the model again")
     epsilon = settings.get("layer_norm_epsilon")
     if not (isinstance(epsilon, float) and 0 < epsilon < _MAX_EPSILON):
-        raise UserError(f"{folder / CONFIG} has layer_norm_epsilon={in_short(epsilon)}: export the model again")
+        raise UserError(f"{folder / CONFIG} has layer_norm_epsilon={shorten(epsilon)}: export the model again")
     sides = {"source": tokenizer.source, "target": tokenizer.target}
     if (folder / "shared_vocabulary.json").exists():
         sides = {"shared": tokenizer.target}
@@ -248,7 +248,7 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({in_short(error)}): export the model again") from error
+        raise UserError(f"{path} is damaged ({shorten(error)}): export the model again") from error
 
 
 def _require_supported(sources: Sequence[Source], settings: SearchConfig) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seq2seq.apps.explain.analysis_page import write_analysis_page
-from seq2seq.evaluation.analysis import Translated, analyse
+from seq2seq.evaluation.error_analysis import Translated, analyse
 from tests.browser.watched import Watched
 
 pytestmark = pytest.mark.browser

@@ -9,7 +9,7 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed: 
 from playwright.sync_api import expect
 
 from benchmarks.server_process import REPOSITORY, ServerProcess
-from seq2seq.apps.documents.keeping import cut_sentences
+from seq2seq.apps.documents.kept_strings import cut_sentences
 from tests.browser.watched import Watched
 
 pytestmark = pytest.mark.browser

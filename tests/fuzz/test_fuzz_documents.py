@@ -23,8 +23,8 @@ from markdown_it import MarkdownIt
 from seq2seq.apps.documents.document import translate_document
 from seq2seq.apps.documents.gettext import _parse
 from seq2seq.apps.documents.html import _tokenize
-from seq2seq.apps.documents.keeping import Translate
-from seq2seq.apps.documents.marked import KEPT
+from seq2seq.apps.documents.kept_strings import Translate
+from seq2seq.apps.documents.marked_text import KEPT
 from tests.fuzz import seeds
 from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 from tests.unit.shouting import translate_texts

@@ -22,7 +22,7 @@ from seq2seq.storage.locks import unlock
 from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.checkpoints import RECORD
-from seq2seq.training.early_checks import find_existing
+from seq2seq.training.preflight import find_existing
 from seq2seq.training.run_files import LOCK, list_runs, read_run
 from seq2seq.training.run_folder import resume_folder
 from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, mutated_bytes, refusal_of, with_place

@@ -92,7 +92,7 @@ def test_killed_after_its_first_validation_a_run_has_a_model_that_its_end_replac
 KILL = """
 import os, signal
 from seq2seq.cli import train
-from seq2seq.training import completion, report, run, run_folder
+from seq2seq.training import finish_run, report, run, run_folder
 from seq2seq.training.module import TranslationModule
 def kill(*a, **k): os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -100,10 +100,10 @@ KILLED_AT = {  # the function that is not called any more; then the run's state 
     "reading its text": ("run.prepare_folder", "nothing saved", "stopped"),
     "the first update": ("run.fit", "nothing saved", "stopped"),
     "the first checkpoint": ("run.Checkpoints._save", "nothing saved", "stopped"),
-    "writing the model": ("completion.save_bundle", "stopped", "stopped"),
-    "the pictures": ("completion.draw_curves", "stopped", "stopped"),
-    "the translations": ("completion.keep_translations", "stopped", "stopped"),
-    "writing results.json": ("completion.write_json", "stopped", "stopped"),
+    "writing the model": ("finish_run.save_bundle", "stopped", "stopped"),
+    "the pictures": ("finish_run.draw_curves", "stopped", "stopped"),
+    "the translations": ("finish_run.keep_translations", "stopped", "stopped"),
+    "writing results.json": ("finish_run.write_json", "stopped", "stopped"),
     "renaming results.json": ("report.write_text", "stopped", "stopped"),
     "the analysis": ("train.analyse_tests", "complete", "complete"),
 }

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from seq2seq.apps.documents.keeping import Translate, translate_marked
-from seq2seq.apps.documents.marked import Marked
+from seq2seq.apps.documents.kept_strings import Translate, translate_marked
+from seq2seq.apps.documents.marked_text import Marked
 from seq2seq.text.masks import Masker
 
 FIND = Masker(0, is_spelt=True).mask

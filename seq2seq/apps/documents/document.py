@@ -4,10 +4,10 @@ import importlib
 import re
 from pathlib import Path
 
-from seq2seq.apps.documents.keeping import Translate, translate_marked
-from seq2seq.apps.documents.marked import OBJECT, Document
+from seq2seq.apps.documents.kept_strings import Translate, translate_marked
+from seq2seq.apps.documents.marked_text import OBJECT, Document
 from seq2seq.errors import UserError
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 from seq2seq.storage.atomic import replacing
 from seq2seq.storage.lines import COMPRESSED
 
@@ -89,7 +89,7 @@ def _translate(path: Path, translate: Translate, src_lang: str, tgt_lang: str) -
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     try:
-        with needing("documents", "this format"):
+        with require_package("documents", "this format"):
             module, name = _READERS[path.suffix.lower()]
             read = getattr(importlib.import_module(f"seq2seq.apps.documents.{module}"), name)
         bom = _BOM if data.startswith(_BOM) and module != "xml" else b""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import polib
 
-from seq2seq.apps.documents.marked import Document, Marked
-from seq2seq.apps.documents.splicing import splice
+from seq2seq.apps.documents.in_place import splice
+from seq2seq.apps.documents.marked_text import Document, Marked
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ import html
 import re
 from collections.abc import Sequence
 
-from seq2seq.apps.documents.marked import BREAKS, VOID, Document, Kind, Marked, Segment, with_space
-from seq2seq.apps.documents.splicing import Passage, splicing_document
+from seq2seq.apps.documents.in_place import Passage, splicing_document
+from seq2seq.apps.documents.marked_text import BREAKS, VOID, Document, Kind, Marked, MarkedSegment, with_space
 from seq2seq.errors import UserError
 
 _INLINE = re.compile(
@@ -97,7 +97,7 @@ def _read(text: str, tokens: list[Token]) -> Passage:
     start, end = tokens[0][2], tokens[-1][3]
     start += len(text[start:end]) - len(text[start:end].lstrip())
     end = start + len(text[start:end].rstrip())
-    segment: Segment[str] = Segment()
+    segment: MarkedSegment[str] = MarkedSegment()
     last_end = start
     for kind, tag, first, last in tokens:
         if kind == "text":

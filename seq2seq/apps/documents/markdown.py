@@ -15,8 +15,8 @@ from markdown_it.helpers import parseLinkLabel
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
-from seq2seq.apps.documents.marked import BREAKS, KEPT, VOID, Document, Kind, Marked, Segment, with_space
-from seq2seq.apps.documents.splicing import Passage, splicing_document
+from seq2seq.apps.documents.in_place import Passage, splicing_document
+from seq2seq.apps.documents.marked_text import BREAKS, KEPT, VOID, Document, Kind, Marked, MarkedSegment, with_space
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -189,12 +189,12 @@ def _find(text: str, words: str, start: int, end: int, *, last: bool) -> int:
     return position
 
 
-def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Segment[str]:
+def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> MarkedSegment[str]:
     """Read a part of a block's content and its markup as one line.
 
     Markup that encloses nothing includes any white space around it, and is then read as a space.
     """
-    segment: Segment[str] = Segment()
+    segment: MarkedSegment[str] = MarkedSegment()
     last_end = start
     for token, begin, finish in _with_spans(content, start, list(tokens)):
         if begin < last_end:  # within an object

@@ -4,8 +4,8 @@ import html
 import logging
 import re
 
-from seq2seq.apps.documents.marked import KEPT, Document, Kind, Marked, Segment
-from seq2seq.apps.documents.splicing import Passage, splicing_document
+from seq2seq.apps.documents.in_place import Passage, splicing_document
+from seq2seq.apps.documents.marked_text import KEPT, Document, Kind, Marked, MarkedSegment
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -102,9 +102,9 @@ def _cut_speakers(start: int, body: str) -> list[tuple[int, int]]:
     return [(begin, max(begin, end)) for begin, end in groups]
 
 
-def _read(text: str, start: int, end: int) -> Segment[str]:
+def _read(text: str, start: int, end: int) -> MarkedSegment[str]:
     """Read several lines and their tags as one line."""
-    segment: Segment[str] = Segment()
+    segment: MarkedSegment[str] = MarkedSegment()
     line = " ".join(text[start:end].split())
     if _TAG.search(_TAG.sub("", line)):  # removing the tags makes another tag: "<<b>/i>"
         segment.add_text(line)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seq2seq.apps.documents.marked import Document, Kind, Marked, Segment, with_space
-from seq2seq.apps.documents.splicing import Passage, splice
-from seq2seq.apps.documents.tree import Element, parse
+from seq2seq.apps.documents.in_place import Passage, splice
+from seq2seq.apps.documents.marked_text import Document, Kind, Marked, MarkedSegment, with_space
+from seq2seq.apps.documents.xml_tree import Element, parse
 from seq2seq.errors import UserError
 
 _WRAPPING = ("g", "mrk", "pc", "hi")  # inline elements that hold text; all others hold code
@@ -109,7 +109,7 @@ def _new_tag(element: Element, pattern: str, new: str) -> Replacement:
 
 def _target(text: str, source: Element, template: Element, old: Element | None, tags: tuple[str, str]) -> Target:
     """Return a target with the text of the template, in place of the old target or, indented, after the source."""
-    segment: Segment[str] = Segment()
+    segment: MarkedSegment[str] = MarkedSegment()
     _read(text, template, segment)
     if old is not None:
         return Target(old.start, old.end, segment, *tags)
@@ -117,7 +117,7 @@ def _target(text: str, source: Element, template: Element, old: Element | None, 
     return Target(source.end, source.end, segment, indent + tags[0], tags[1])
 
 
-def _read(text: str, element: Element, segment: Segment[str]) -> None:
+def _read(text: str, element: Element, segment: MarkedSegment[str]) -> None:
     """Add an element's content to a segment; line ends stay only if the document preserves white space."""
     for node in element.content:
         if isinstance(node, str):

@@ -6,11 +6,11 @@ from pathlib import Path
 import seq2seq
 from seq2seq.settings.bundle import CONFIG, WEIGHTS
 from seq2seq.settings.data import cache_root
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 from seq2seq.storage.cache import cached_folder, digest_files
 from seq2seq.text.vocabulary import tokenizer_files
 
-with needing("ctranslate2"):
+with require_package("ctranslate2"):
     import ctranslate2
 
 

@@ -21,12 +21,12 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import sinusoidal
 from seq2seq.settings.bundle import CONFIG, SETTINGS
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 from seq2seq.text.vocabulary import Tokenizers, write_files
 from seq2seq.translate.bundle import example, load_bundle, replaced_folder, require_new
 from seq2seq.translate.ctranslate2_engine import MAX_POSITIONS, settings_of
 
-with needing("ctranslate2"):
+with require_package("ctranslate2"):
     import ctranslate2
     from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 

@@ -10,18 +10,18 @@ from torch import Tensor
 from seq2seq.apps.exchange.export import require_agreement, require_exportable, write_card
 from seq2seq.apps.exchange.huggingface_tokenizers import MAX_POSITIONS, write_tokenizers
 from seq2seq.apps.exchange.huggingface_weights import BIAS, from_marian_weights, to_marian_weights
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.model.agreement import Example
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.bundle import config_from_plain
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 from seq2seq.settings.model import ModelConfig
 from seq2seq.text.tokenizer import BOS, EOS, PAD
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, example, load_bundle, replaced_folder, require_new
 
-with needing("huggingface"):
+with require_package("huggingface"):
     from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
 PUBLISHED = {  # values of the published style, and others that Marian supports
@@ -184,10 +184,10 @@ def model_config(path: Path, marian: MarianConfig) -> ModelConfig:
                 message = f"{key}={settings[name]} and {other}={getattr(marian, other)}"
                 raise UserError(f"{path} has {message}: both sides have one model.{name} here")
     if settings["activation"] not in _ACTIVATIONS:
-        function = in_short(settings["activation"])
+        function = shorten(settings["activation"])
         raise UserError(f"{path} has activation_function={function}: known are {', '.join(_ACTIVATIONS)}")
     settings["activation"] = _ACTIVATIONS[settings["activation"]]
     try:
         return config_from_plain(ModelConfig, settings)
     except UserError as error:
-        raise UserError(f"{path} describes no network that is known here: {in_short(error)}") from error
+        raise UserError(f"{path} describes no network that is known here: {shorten(error)}") from error

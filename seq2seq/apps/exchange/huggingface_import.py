@@ -25,19 +25,19 @@ from seq2seq.apps.exchange.huggingface_weights import (
     read_weights,
     require_weights,
 )
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.model.build import build_without_values
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.bundle import ARCHITECTURE, CARD, CONFIG, BundleConfig, is_hub_name
 from seq2seq.settings.data import cache_root
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.storage.cache import cached_folder, digest_files
 from seq2seq.text.tokenizer import EOS, PAD
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, example, require_new, save_bundle
 
-with needing("huggingface"):
+with require_package("huggingface"):
     import huggingface_hub
     from huggingface_hub.errors import StrictDataclassError
     from transformers import GenerationConfig, MarianConfig
@@ -124,7 +124,7 @@ def fetch(source: str, revision: str | None = None) -> Path:
                 break
     except Exception as error:  # raised by the hub's client, by its HTTP library or by the disk
         raise UserError(
-            f"{source} is no folder here, and the Hugging Face hub does not give it ({in_short(error)}): where the hub "
+            f"{source} is no folder here, and the Hugging Face hub does not give it ({shorten(error)}): where the hub "
             f"cannot be reached, run `hf download {source} --local-dir FOLDER` elsewhere and give FOLDER"
         ) from error
     return folder
@@ -204,16 +204,16 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], MarianConfig]:
     try:
         return values, MarianConfig.from_dict({key: values[key] for key in sorted(keys & values.keys())})
     except (StrictDataclassError, AttributeError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged: {in_short(error)}") from error
+        raise UserError(f"{path} is damaged: {shorten(error)}") from error
 
 
 def _search_config(path: Path, generation: Mapping[str, Any], tokenizer: Tokenizers) -> SearchConfig:
     """Return the search settings of generation_config.json, with our defaults for missing ones; errors use the path."""
     if (forced := generation.get("forced_bos_token_id")) is not None:
-        raise UserError(in_short(f"{path} has forced_bos_token_id={forced!r}: only models without it can be imported"))
+        raise UserError(shorten(f"{path} has forced_bos_token_id={forced!r}: only models without it can be imported"))
     eos = tokenizer.target.original_ids[EOS]
     if generation.get("eos_token_id", eos) not in (None, eos, [eos]):
-        raise UserError(in_short(f"{path} has eos_token_id={generation['eos_token_id']!r}, the vocabulary {eos}"))
+        raise UserError(shorten(f"{path} has eos_token_id={generation['eos_token_id']!r}, the vocabulary {eos}"))
     lost = [
         f"{key}={value!r}"
         for key, value in generation.items()
@@ -222,11 +222,11 @@ def _search_config(path: Path, generation: Mapping[str, Any], tokenizer: Tokeniz
         and not (key in _FACTORS and value == 1 and value is not True)
     ]
     if lost:
-        log.warning("%s: not taken over: %s", path.name, in_short(", ".join(lost)))
+        log.warning("%s: not taken over: %s", path.name, shorten(", ".join(lost)))
     try:
         return change_search(SearchConfig(), {ours: generation.get(key) for key, ours in _SEARCH.items()})
     except UserError as error:
-        raise UserError(f"{path} asks for a search that is not known here: {in_short(error)}") from error
+        raise UserError(f"{path} asks for a search that is not known here: {shorten(error)}") from error
 
 
 def _languages(path: Path) -> tuple[str, str]:
@@ -235,5 +235,5 @@ def _languages(path: Path) -> tuple[str, str]:
     languages = settings.get("source_lang") or "en", settings.get("target_lang") or "es"
     for language in languages:
         if not (isinstance(language, str) and re.fullmatch(r"[\w+-]{1,40}", language)):
-            raise UserError(in_short(f"{path} names a language {language!r}: it is damaged"))
+            raise UserError(shorten(f"{path} names a language {language!r}: it is damaged"))
     return languages

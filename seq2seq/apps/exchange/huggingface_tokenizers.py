@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.settings.bundle import read_bounded
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
@@ -38,7 +38,7 @@ def read_tokenizers(folder: Path, generation: Mapping[str, Any], *, is_shared: b
     settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
     special = Special(*(_text_of(settings.get(f"{key}_token"), value) for key, value in Special()._asdict().items()))
     if len(set(special)) < len(special):
-        raise UserError(in_short(f"{folder / SETTINGS} is damaged: padding, unknown and end mark are {special!r}"))
+        raise UserError(shorten(f"{folder / SETTINGS} is damaged: padding, unknown and end mark are {special!r}"))
     has_two = not is_shared and (folder / TARGET_VOCAB).exists()
     ids = [_read_ids(folder / name, special) for name in (VOCAB, TARGET_VOCAB if has_two else VOCAB)]
     start = _start(generation, ids[1], special, folder / GENERATION)
@@ -48,7 +48,7 @@ def read_tokenizers(folder: Path, generation: Mapping[str, Any], *, is_shared: b
     )
     forbidden = _forbidden(generation, folder / GENERATION)
     if outside := sorted(number for number in forbidden if not 0 <= number < len(ids[1])):
-        raise UserError(in_short(f"{folder / GENERATION} forbids {outside}, which the vocabulary does not have"))
+        raise UserError(shorten(f"{folder / GENERATION} forbids {outside}, which the vocabulary does not have"))
     if ids[1][special.eos] in forbidden:
         raise UserError(f"{folder / GENERATION} forbids the end mark: no translation would end")
     unproducible = tuple(
@@ -117,7 +117,7 @@ def _read_ids(path: Path, special: Special) -> dict[str, int]:
     if sorted(ids.values()) != list(range(len(ids))):
         raise UserError(f"{path} is damaged: it does not number its {len(ids)} subwords from 0 on")
     if missing := [subword for subword in special if subword not in ids]:
-        raise UserError(in_short(f"{path} lacks {', '.join(missing)}, which {SETTINGS} names"))
+        raise UserError(shorten(f"{path} lacks {', '.join(missing)}, which {SETTINGS} names"))
     if len(ids) == len(special):
         raise UserError(f"{path} is damaged: all its subwords are special")
     if any(_SURROGATES.search(subword) for subword in ids):
@@ -129,7 +129,7 @@ def _start(generation: Mapping[str, Any], ids: Mapping[str, int], special: Speci
     """Return Marian's id of the subword that starts every translation and nothing else; None if it is padding."""
     start = generation.get("decoder_start_token_id")
     if type(start) is not int or not 0 <= start < len(ids):
-        raise UserError(in_short(f"{path} has decoder_start_token_id={start!r}: it is no id of the vocabulary"))
+        raise UserError(shorten(f"{path} has decoder_start_token_id={start!r}: it is no id of the vocabulary"))
     if start in (ids[special.unk], ids[special.eos]):
         raise UserError(f"{path} has decoder_start_token_id={start}, which is no padding and no own mark")
     return None if start == ids[special.pad] else start
@@ -151,7 +151,7 @@ def _forbidden(generation: Mapping[str, Any], path: Path) -> set[int]:
         raise UserError(f"{path} is damaged: bad_words_ids or suppress_tokens is no list")
     for word in words:
         if not (isinstance(word, list) and len(word) == 1):
-            message = in_short(f"{path} has bad_words_ids of several subwords, such as {word!r:.40}")
+            message = shorten(f"{path} has bad_words_ids of several subwords, such as {word!r:.40}")
             raise UserError(f"{message}: only single ones are known")
     forbidden = [*(word[0] for word in words), *tokens]
     if not all(type(number) is int for number in forbidden):

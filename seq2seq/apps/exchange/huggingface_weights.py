@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.model.positions import sinusoidal
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.bundle import CONFIG
@@ -124,14 +124,14 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     if path is None:
         message = "it has no weights"
         if names := sorted(path.name for path in folder.glob("*.index.json")):
-            message = f"weights in several files ({in_short(names[0])}) are not read: save them in one"
+            message = f"weights in several files ({shorten(names[0])}) are not read: save them in one"
         raise UserError(f"{folder}: {message} ({WEIGHTS} or {PICKLED})")
     try:
         weights = load_file(path) if path.name == WEIGHTS else read_pickled(path, "cpu")
     except UserError:
         raise
     except (DamagedError, SafetensorError, OSError, RuntimeError, ValueError, LookupError) as error:
-        raise UserError(f"{path} is damaged ({in_short(error)}): copy it again") from error
+        raise UserError(f"{path} is damaged ({shorten(error)}): copy it again") from error
     size = path.stat().st_size
     if not isinstance(weights, dict) or not all(_is_weight(*item, size) for item in weights.items()):
         raise UserError(f"{path} holds no weights by name: give the model's own, as save_pretrained leaves it")
@@ -182,7 +182,7 @@ def require_weights(folder: Path, state: Mapping[str, Tensor], model: Transforme
             message = f"{name} is {tuple(state[name].shape)}, and {CONFIG} and the vocabulary want {shape}"
             raise UserError(f"{folder}: {message}: the files belong to different models")
     if unknown := sorted(state.keys() - expected.keys()):
-        raise UserError(f"{folder}: {in_short(unknown[0])} is a weight that no Marian model has")
+        raise UserError(f"{folder}: {shorten(unknown[0])} is a weight that no Marian model has")
     for name, weight in state.items():
         if not all(extreme.isfinite() for extreme in weight.aminmax()):
             raise UserError(f"{folder}: {name} has values that are no finite numbers: the model is damaged")

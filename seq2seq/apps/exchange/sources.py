@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from seq2seq.settings.bundle import is_hub_name, is_huggingface
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 
 
 def imported(source: str, cache: str | None, what: str) -> str:
@@ -19,6 +19,6 @@ def imported(source: str, cache: str | None, what: str) -> str:
     """
     if not is_hub_name(source) and not is_huggingface(Path(source)):
         return source
-    with needing("huggingface", what):
+    with require_package("huggingface", what):
         from seq2seq.apps.exchange.huggingface_import import cached_import
     return str(cached_import(source, cache))

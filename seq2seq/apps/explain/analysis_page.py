@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 from seq2seq.apps.explain.page import fill
-from seq2seq.evaluation.analysis import GROUPS, Analysis, Group, Line
+from seq2seq.evaluation.error_analysis import GROUPS, Analysis, Group, Line
 from seq2seq.evaluation.faults import FAULTS
 
 FEW = 20  # sentences; smaller groups are grey on the page, since their scores are mostly chance

@@ -11,7 +11,7 @@ from torch import Tensor
 from seq2seq.apps.explain.explanation import DECIMALS, plain
 from seq2seq.apps.explain.heads import require_transformer
 from seq2seq.apps.explain.interventions import Interventions, changed
-from seq2seq.apps.explain.subject import Subject, encode_sentence
+from seq2seq.apps.explain.sentence import Subject, encode_sentence
 from seq2seq.errors import UserError
 from seq2seq.model.variants.trace import record_attention
 from seq2seq.translate.translator import Translator

@@ -1,6 +1,6 @@
 """Find the attention heads of a Transformer."""
 
-from seq2seq.apps.explain.subject import require_engine
+from seq2seq.apps.explain.sentence import require_engine
 from seq2seq.errors import UserError
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.transformer import Transformer

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from seq2seq.apps.explain.heads import PARTS, find_heads, require_transformer
-from seq2seq.apps.explain.subject import words_of
+from seq2seq.apps.explain.sentence import words_of
 from seq2seq.errors import UserError
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import PAD

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seq2seq.apps.explain.explanation import plain
 from seq2seq.apps.explain.heads import find_heads, require_transformer
-from seq2seq.apps.explain.subject import Subject, encode_sentence, require_engine
+from seq2seq.apps.explain.sentence import Subject, encode_sentence, require_engine
 from seq2seq.model import attention as textbook
 from seq2seq.model.variants.trace import record_attention
 from seq2seq.search.types import Candidate, Source

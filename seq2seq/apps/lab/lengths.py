@@ -7,7 +7,7 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import BLEU
 
 from seq2seq.errors import UserError
-from seq2seq.evaluation.analysis import LENGTHS, in_ranges
+from seq2seq.evaluation.error_analysis import LENGTHS, in_ranges
 
 FEWEST = 20  # sentences; BLEU of fewer sentences is noise
 RESAMPLES = 300

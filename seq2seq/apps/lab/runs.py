@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 from seq2seq.settings.config import used_settings
 from seq2seq.settings.loading import load_config
 
@@ -124,7 +124,7 @@ def read_run(folder: Path) -> Run:
     except UserError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, StopIteration, OSError, csv.Error) as error:
-        raise UserError(f"{folder.name}: results.json or metrics.csv is damaged ({in_short(repr(error))})") from error
+        raise UserError(f"{folder.name}: results.json or metrics.csv is damaged ({shorten(repr(error))})") from error
     except RecursionError as error:
         raise UserError(f"{folder.name}: results.json is damaged (it is nested too deeply)") from error
     if not all(math.isfinite(value) for value in (run.bleu, run.validation_loss, run.training_loss)):

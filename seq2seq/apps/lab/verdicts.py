@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 from seq2seq.apps.lab.runs import Lab
 from seq2seq.errors import UserError
 from seq2seq.settings.compose import home
-from seq2seq.settings.missing_packages import needing
+from seq2seq.settings.missing_packages import require_package
 
 BASELINE = "baseline"
 RULE = (
@@ -134,7 +134,7 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> Difference | None
     value = fmean(ours) - fmean(theirs)
     if len(set(ours)) == len(set(theirs)) == 1:  # both variances are 0, and SciPy would divide by them
         return Difference(value, value, value)
-    with needing("lab", "the lab's report"):
+    with require_package("lab", "the lab's report"):
         from scipy.stats import ttest_ind
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)  # all values of one side are equal

@@ -19,7 +19,6 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from seq2seq.apps.serve.batching import OverloadedError, RefusedError, TooLateError
-from seq2seq.apps.serve.front import CLEANUP, CLIENT_GONE, Front
 from seq2seq.apps.serve.messages import (
     EXPLANATION,
     TEXT,
@@ -38,6 +37,7 @@ from seq2seq.apps.serve.messages import (
     read_request,
     success,
 )
+from seq2seq.apps.serve.middleware import CLEANUP, CLIENT_GONE, Front
 from seq2seq.apps.serve.service import Service
 from seq2seq.apps.serve.translating import sentences_of
 from seq2seq.errors import UserError

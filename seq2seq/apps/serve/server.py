@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from seq2seq.apps.serve.service import Service
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError, shorten
 
 _SILENCE_TIMEOUT = 30  # seconds that a connection may be idle between requests, or take to send a request's headers
 _READING_TIMEOUT = 10  # seconds in which a client must receive a chunk of its answer
@@ -225,7 +225,7 @@ class LogBound(logging.Filter):
             return False
         kind, now = (record.pathname, record.lineno), time.monotonic()
         start, count = self._kinds.get(kind, (now, 0))
-        message = in_short(record.getMessage())
+        message = shorten(record.getMessage())
         if now - start >= _LOG_SECONDS:
             left_out = max(0, count - _LOG_RECORDS)
             message += f" ({left_out:,} more were left out)" if left_out else ""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from seq2seq.apps.documents import html
-from seq2seq.apps.documents.keeping import Translated, cut_marked, cut_sentences, prepare
-from seq2seq.apps.documents.marked import KEPT, OBJECT, Document, Marked
+from seq2seq.apps.documents.kept_strings import Translated, cut_marked, cut_sentences, prepare
+from seq2seq.apps.documents.marked_text import KEPT, OBJECT, Document, Marked
 from seq2seq.apps.serve.batching import Batcher, Compute, Ranked, Ranking, Sentence, SentenceOptions
 from seq2seq.apps.serve.limits import Limits
 from seq2seq.apps.serve.worker import Kind, Worker

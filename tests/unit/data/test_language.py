@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from preparing import run
 
-from seq2seq.data.filters import LanguageCheck
+from seq2seq.data.clean import LanguageCheck
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
 

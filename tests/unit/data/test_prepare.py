@@ -8,8 +8,8 @@ import pytest
 import sentencepiece
 from preparing import TEST, TRAIN, VALIDATION, run, texts, write
 
+from seq2seq.data.clean import digest_pair
 from seq2seq.data.dataset import example
-from seq2seq.data.filters import digest_pair
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.tokenizer import SPECIAL_IDS

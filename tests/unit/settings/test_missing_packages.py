@@ -10,7 +10,7 @@ import pytest
 from seq2seq.errors import UserError
 from seq2seq.settings import missing_packages as extras
 from seq2seq.settings.compose import parse
-from seq2seq.settings.missing_packages import install_command, needing, resume_command, train_command
+from seq2seq.settings.missing_packages import install_command, require_package, resume_command, train_command
 
 REPOSITORY = Path(__file__).parents[3]
 SETTINGS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -54,13 +54,13 @@ def test_the_command_that_trains_is_one_that_there_is(monkeypatch: pytest.Monkey
 
 def test_a_missing_package_is_one_line():
     message = r"^the page needs the package nosuch: pip install -e '.*\[serve\]'$"
-    with pytest.raises(UserError, match=message), needing("serve", "the page"):
+    with pytest.raises(UserError, match=message), require_package("serve", "the page"):
         raise ModuleNotFoundError(name="nosuch")
 
 
 def test_every_extra_that_the_code_names_exists():
     code = "".join(path.read_text(encoding="utf-8") for path in REPOSITORY.glob("seq2seq/**/*.py"))
-    named = set(re.findall(r"(?:needing|missing)\(\"(\w+)\"", code))
+    named = set(re.findall(r"(?:require_package|missing)\(\"(\w+)\"", code))
     assert {"serve", "ray"} <= named
     assert named <= set(SETTINGS["optional-dependencies"])
 

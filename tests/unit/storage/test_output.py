@@ -52,13 +52,13 @@ def test_output_appears_under_its_name_only_when_it_is_complete(tmp_path):
     assert os.listdir(tmp_path) == ["out.es"]
 
 
-@pytest.mark.parametrize("made_of", [None, {"model": "a"}])
-def test_the_second_command_that_writes_an_output_is_refused_and_names_the_first(tmp_path, made_of):
+@pytest.mark.parametrize("provenance", [None, {"model": "a"}])
+def test_the_second_command_that_writes_an_output_is_refused_and_names_the_first(tmp_path, provenance):
     (tmp_path / "link").symlink_to("out")
     mine = {tmp_path / name: f"my {name}" for name in ("out.partial", "out.progress", "out.tmp", ".out.lock")}
     for file, text in mine.items():
         file.write_text(text)
-    with open_output(tmp_path / "out", made_of) as first:
+    with open_output(tmp_path / "out", provenance) as first:
         first("first")
         for other in (None, {"model": "a"}, {"model": "b"}):
             with pytest.raises(UserError, match=rf"out is being written by process {os.getpid()} on .*: wait for it"):

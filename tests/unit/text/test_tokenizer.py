@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.normalise import normalise
-from seq2seq.text.tokenizer import BOS, EOS, PAD, SPECIAL_IDS, UNK, Tokenizer, settle, train_tokenizer
+from seq2seq.text.tokenizer import BOS, EOS, PAD, SPECIAL_IDS, UNK, Tokenizer, resolve_auto, train_tokenizer
 from seq2seq.text.vocabulary import load_tokenizers
 
 
@@ -142,11 +142,11 @@ def test_required_characters_and_digits_are_subwords_whatever_the_text_has(kind:
 
 
 def test_only_a_large_vocabulary_has_masks_and_the_characters_of_keyboards_and_europe_by_itself():
-    small, large = settle(config(vocab_size=3999)), settle(config(vocab_size=4000))
+    small, large = resolve_auto(config(vocab_size=3999)), resolve_auto(config(vocab_size=4000))
     assert (small.required_characters, small.masks, large.masks) == ("", 0, 8)
     assert set("09azAZ@~€“”…—•→ñÑØøŁłŠšßżŐğİșœ½²ºª™✓") <= set(large.required_characters)
     assert all(normalise(character) == character for character in large.required_characters)
-    assert settle(config(vocab_size=9000, masks=0, required_characters="")).required_characters == ""
+    assert resolve_auto(config(vocab_size=9000, masks=0, required_characters="")).required_characters == ""
 
 
 @pytest.mark.parametrize("characters", ["aa", "a b", "▁", "e\u0301"])

@@ -8,7 +8,7 @@ import pytest
 from seq2seq.data.dataset import PreparedData
 from seq2seq.data.prepare import prepare
 from seq2seq.settings.config import Config
-from seq2seq.training import completion
+from seq2seq.training import finish_run
 from tests.unit.training.resuming import small_config, straight_run
 
 
@@ -34,5 +34,5 @@ def straight(config: Config, data: PreparedData, tmp_path_factory: pytest.TempPa
 def quick_end() -> Iterator[None]:
     """Let runs end without a picture of their curves."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(completion, "draw_curves", lambda folder: None)
+        patch.setattr(finish_run, "draw_curves", lambda folder: None)
         yield

@@ -16,7 +16,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from seq2seq.errors import UserError
 from seq2seq.storage.cache import write_complete
 from seq2seq.training import processes
-from seq2seq.training.processes import agree, share_folder
+from seq2seq.training.processes import broadcast_decision, share_folder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")]
 RANKS = 4
@@ -76,7 +76,7 @@ def die() -> str:
 )
 def test_the_first_decides_for_all(decide: Callable[[], str], first: object, others: str) -> None:
     start = time.monotonic()
-    results = together(lambda rank: agree("colour", decide))
+    results = together(lambda rank: broadcast_decision("colour", decide))
     assert results[0] == first
     assert [str(result).startswith(others) for result in results[1:]] == [True] * (RANKS - 1), results
     assert time.monotonic() - start < 40

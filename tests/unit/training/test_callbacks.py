@@ -19,7 +19,7 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.callbacks import Budget, Patience
-from seq2seq.training.monitor import TranslationValidation
+from seq2seq.training.progress_log import TranslationValidation
 from tests.unit.training.resuming import UPDATES, end_of, run
 
 

@@ -14,8 +14,8 @@ from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import ModifiersConfig, TrainingConfig
-from seq2seq.training import automatic
-from seq2seq.training.automatic import ON_CPU, resolve_max_tokens
+from seq2seq.training import auto_values
+from seq2seq.training.auto_values import ON_CPU, resolve_max_tokens
 from seq2seq.training.module import TranslationModule
 
 MODEL = ModelConfig(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
@@ -50,7 +50,7 @@ def test_a_gpus_batches_follow_from_its_memory_and_the_model() -> None:
 def test_a_gpu_has_at_least_fifty_updates_an_epoch(
     changes: dict[str, float], pairs: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(automatic, "uses_gpu", lambda trainer: True)
+    monkeypatch.setattr(auto_values, "uses_gpu", lambda trainer: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 * 10**9, 80 * 10**9))
     config = settings(**changes)
     resolve_max_tokens(config, Pairs(np.zeros(0, np.int32), np.full((pairs, 2), 7, np.int32)), (30, None))

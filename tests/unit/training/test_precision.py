@@ -10,7 +10,7 @@ from seq2seq.model.state import DecoderState
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.training.measurement import run_translator, translate_tests
+from seq2seq.training.final_scores import run_translator, translate_tests
 from seq2seq.training.processes import choose_precision
 from seq2seq.translate.bundle import load_bundle
 

@@ -7,7 +7,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training import processes
-from seq2seq.training.processes import agree, check_processes, choose_devices, uses_gpu
+from seq2seq.training.processes import broadcast_decision, check_processes, choose_devices, uses_gpu
 
 LAUNCHER = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
@@ -114,13 +114,13 @@ def test_a_sweep_starts_no_processes_of_its_own() -> None:
 
 
 def test_processes_that_lightning_starts_inherit_what_the_first_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert agree("colour", lambda: "blue") == "blue"
-    assert agree("colour", lambda: "red") == "red"  # of the next run in this process
+    assert broadcast_decision("colour", lambda: "blue") == "blue"
+    assert broadcast_decision("colour", lambda: "red") == "red"  # of the next run in this process
     monkeypatch.setattr(processes, "rank", lambda: 1)
-    assert agree("colour", lambda: pytest.fail("the first decides")) == "red"
+    assert broadcast_decision("colour", lambda: pytest.fail("the first decides")) == "red"
     monkeypatch.delenv("SEQ2SEQ_COLOUR")
     with pytest.raises(UserError, match="does not know the first one: start several nodes by torchrun or SLURM"):
-        agree("colour", lambda: pytest.fail("the first decides"))
+        broadcast_decision("colour", lambda: pytest.fail("the first decides"))
 
 
 @pytest.mark.parametrize(

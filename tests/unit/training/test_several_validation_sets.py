@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from resuming import small_config
 
 from seq2seq.settings.config import Config
-from seq2seq.training import monitor
+from seq2seq.training import progress_log
 from seq2seq.training.report import draw_curves
 from seq2seq.training.run import train
 from seq2seq.training.run_files import best_validation, read_metrics
@@ -41,7 +41,7 @@ def straight(config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     handler = logging.StreamHandler(log)
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(output):
         patch.setenv("COLUMNS", "200")
-        patch.setattr(monitor, "bleu", lambda lines, references, language: 10.0 * len(references))
+        patch.setattr(progress_log, "bleu", lambda lines, references, language: 10.0 * len(references))
         logger = logging.getLogger("seq2seq")
         logger.addHandler(handler)
         patch.setattr(logger, "level", logging.INFO)

@@ -15,8 +15,8 @@ from seq2seq.search.shortlist import MULTIPLE, Shortlist
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.training import cooccurrence
-from seq2seq.training.cooccurrence import learn_shortlist
+from seq2seq.training import ibm_model1
+from seq2seq.training.ibm_model1 import learn_shortlist
 from tests.toy import PAIRS
 
 SIZE = 200
@@ -47,7 +47,7 @@ def reference(pairs: Pairs, rounds: int) -> dict[int, dict[int, float]]:
     for _ in range(rounds):
         counts = defaultdict(lambda: defaultdict(float))
         for src, tgt in (pairs[i] for i in range(len(pairs))):
-            sources = [cooccurrence.NO_SOURCE, *src.tolist()]
+            sources = [ibm_model1.NO_SOURCE, *src.tolist()]
             for target in tgt.tolist():
                 total = sum(probs[source][target] for source in sources)
                 for source in sources:
@@ -67,12 +67,12 @@ def test_a_union_has_what_its_sources_need_and_is_filled_up_with_frequent_ids() 
 def test_what_is_learned_are_the_best_of_model_1(
     toy_pairs: Pairs, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = reference(toy_pairs, cooccurrence._ROUNDS)
-    for block in (cooccurrence._BLOCK, 300, 1):
-        monkeypatch.setattr(cooccurrence, "_BLOCK", block)
+    expected = reference(toy_pairs, ibm_model1._ROUNDS)
+    for block in (ibm_model1._BLOCK, 300, 1):
+        monkeypatch.setattr(ibm_model1, "_BLOCK", block)
         learned = learn_shortlist(toy_pairs, Tokenizers.joint(toy_tokenizer), best=3, frequent=0)
         for source in range(toy_tokenizer.vocab_size):
-            counts = expected.get(source, {}) if source != cooccurrence.NO_SOURCE else {}
+            counts = expected.get(source, {}) if source != ibm_model1.NO_SOURCE else {}
             kept = learned.needed_by(source).tolist()
             assert len(kept) == min(3, len(counts))
             least = min((counts[target] for target in kept), default=0)
@@ -92,7 +92,7 @@ def test_of_a_large_corpus_some_pairs_are_read(
     toy_pairs: Pairs, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     total = int((toy_pairs.tgt_lengths * (toy_pairs.src_lengths + 1)).sum())
-    monkeypatch.setattr(cooccurrence, "_MOST", -(-total // 4))
+    monkeypatch.setattr(ibm_model1, "_MOST", -(-total // 4))
     few = Pairs.of(*zip(*([ids.tolist() for ids in toy_pairs[i]] for i in range(0, len(toy_pairs), 4)), strict=True))
     sampled, expected = (
         learn_shortlist(pairs, Tokenizers.joint(toy_tokenizer), best=5, frequent=9) for pairs in (toy_pairs, few)

@@ -12,7 +12,7 @@ from shouting import shout_all
 from seq2seq.apps.documents import html, markdown, subtitles
 from seq2seq.apps.documents.document import is_document, translate_document
 from seq2seq.apps.documents.gettext import _parse
-from seq2seq.apps.documents.marked import Document, Marked
+from seq2seq.apps.documents.marked_text import Document, Marked
 from seq2seq.errors import UserError
 
 

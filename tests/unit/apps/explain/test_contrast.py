@@ -6,7 +6,7 @@ import pytest
 
 from seq2seq.apps.explain.contrast import contrast
 from seq2seq.apps.explain.interventions import Interventions, changed
-from seq2seq.apps.explain.subject import make_subject
+from seq2seq.apps.explain.sentence import make_subject
 from seq2seq.errors import UserError
 from seq2seq.translate.translator import Translator
 

@@ -10,7 +10,7 @@ import pytest
 
 from seq2seq.apps.explain.analysis_page import write_analysis_page
 from seq2seq.apps.explain.page import write_page
-from seq2seq.evaluation.analysis import Translated, analyse
+from seq2seq.evaluation.error_analysis import Translated, analyse
 
 HOSTILE = "<img src=x onerror=alert(1)></script></style></details><!-- $title & \u2028 '\""
 

@@ -9,8 +9,8 @@ from torch.testing import assert_close
 
 from seq2seq.apps.explain.explanation import explain
 from seq2seq.apps.explain.heads import PARTS
+from seq2seq.apps.explain.sentence import make_subject
 from seq2seq.apps.explain.steps import head_steps
-from seq2seq.apps.explain.subject import make_subject
 from seq2seq.errors import UserError
 from seq2seq.model.layers import EncoderLayer
 from seq2seq.model.transformer import Transformer

@@ -10,8 +10,8 @@ from seq2seq.apps.explain.contrast import contrast
 from seq2seq.apps.explain.explanation import DECIMALS, Explanation, explain
 from seq2seq.apps.explain.heads import PARTS
 from seq2seq.apps.explain.interventions import Interventions, changed
+from seq2seq.apps.explain.sentence import require_engine
 from seq2seq.apps.explain.steps import beam_steps, head_steps
-from seq2seq.apps.explain.subject import require_engine
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.model.variants.trace import aligning_layer

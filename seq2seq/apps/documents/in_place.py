@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from seq2seq.apps.documents.marked import Document, Marked, Segment
+from seq2seq.apps.documents.marked_text import Document, Marked, MarkedSegment
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Passage:
 
     start: int
     end: int
-    segment: Segment[str]
+    segment: MarkedSegment[str]
 
     @cached_property
     def source(self) -> Marked:

@@ -12,8 +12,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from seq2seq.apps.documents.marked import BREAKS, KEPT, OBJECT, VOID, Kind, Mark, Marked, Segment, join, with_space
-from seq2seq.apps.documents.placing import Alignment, place
+from seq2seq.apps.documents.marked_text import (
+    BREAKS,
+    KEPT,
+    OBJECT,
+    VOID,
+    Kind,
+    Mark,
+    Marked,
+    MarkedSegment,
+    join,
+    with_space,
+)
+from seq2seq.apps.documents.tag_placement import Alignment, place
 from seq2seq.errors import UserError
 from seq2seq.text.masks import hide
 from seq2seq.text.sentences import sentence_ends
@@ -140,7 +151,7 @@ class Lifted:
         tags = _find_tags(text, positions)
         if not _is_kept_without(tags, text):
             tags = []
-        self._segment: Segment[str | Mark] = Segment()
+        self._segment: MarkedSegment[str | Mark] = MarkedSegment()
         items = [*((mark.position, mark) for mark in source.marks), *((tag.start, tag) for tag in tags)]
         at = 0
         for position, item in sorted(items, key=lambda item: item[0]):  # a mark goes before a tag at the same position

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from seq2seq.errors import UserError
-from seq2seq.evaluation.analysis import Focus
+from seq2seq.evaluation.error_analysis import Focus
 from seq2seq.evaluation.faults import IGNORED
 from seq2seq.search.types import TokenScores
 from seq2seq.translate.translator import Translator

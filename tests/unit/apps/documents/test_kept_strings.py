@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shouting import shout, translate_texts
 
-from seq2seq.apps.documents.keeping import cut_sentences, translate_marked
-from seq2seq.apps.documents.marked import KEPT, Kind, Mark, Marked, Segment
+from seq2seq.apps.documents.kept_strings import cut_sentences, translate_marked
+from seq2seq.apps.documents.marked_text import KEPT, Kind, Mark, Marked, MarkedSegment
 from seq2seq.errors import UserError
 from seq2seq.text.sentences import split_text
 
@@ -89,7 +89,7 @@ def test_equal_sentences_are_translated_once_and_texts_without_words_never():
 
 def test_objects_may_change_places():
     model = {"Press \x010\x01 or \x011\x01.": "Pulsa \x011\x01 o \x010\x01."}
-    segment = Segment[str]()
+    segment = MarkedSegment[str]()
     for part in ("Press ", "A", " or ", "B", "."):
         (segment.add_object if part in "AB" else segment.add_text)(part)
     (translated,) = translate_marked([segment.marked], through(model.__getitem__))

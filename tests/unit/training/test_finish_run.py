@@ -12,11 +12,11 @@ from resuming import run, small_config
 from seq2seq.data.dataset import PreparedData
 from seq2seq.data.prepare import prepare
 from seq2seq.errors import StoppedError, UserError
-from seq2seq.evaluation.analysis import Translated
+from seq2seq.evaluation.error_analysis import Translated
 from seq2seq.settings.config import Config
-from seq2seq.training import completion
+from seq2seq.training import finish_run
 from seq2seq.training.checkpoints import Checkpoints
-from seq2seq.training.completion import TrainingEnd, complete_run, keep_translations, read_translations, shipped_bundle
+from seq2seq.training.finish_run import TrainingEnd, complete_run, keep_translations, read_translations, shipped_bundle
 from seq2seq.training.run import train, training_end
 from seq2seq.training.run_files import list_checkpoints, read_metrics
 from seq2seq.training.run_state import step_of
@@ -74,7 +74,7 @@ def test_after_a_signal_the_model_is_written_without_a_measurement(
     """A cluster gives little time between its signal and the end."""
     data, folder = prepare(config.data, config.tokenizer), tmp_path / "run"
     run(config, data, folder)
-    monkeypatch.setattr(completion, "validation_loss", lambda *_: pytest.fail("it takes time"))
+    monkeypatch.setattr(finish_run, "validation_loss", lambda *_: pytest.fail("it takes time"))
     end = TrainingEnd(11, 1.0, 1.0, False, "SIGTERM", [], "a machine", torch.device("cpu"))
     with pytest.raises(StoppedError, match=r"stopped by SIGTERM after update 11: a usable model is in .*run/model"):
         complete_run(config, folder, data, end)
@@ -144,7 +144,7 @@ def test_the_end_calibrates_and_probes_the_shipped_model(
     facts = results(config, tmp_path / "few", "last")
     assert facts["confidence"] == {}
     assert load_bundle(tmp_path / "few" / "model").config.calibration is None
-    monkeypatch.setattr("seq2seq.training.measurement.LEAST", 8)
+    monkeypatch.setattr("seq2seq.training.final_scores.LEAST", 8)
     monkeypatch.setattr("seq2seq.training.calibration.LEAST", 8)
     monkeypatch.setattr("seq2seq.training.calibration.LEAST_OF_EACH", 0)
     folder = tmp_path / "run"

@@ -19,7 +19,7 @@ from seq2seq import __version__
 from seq2seq.data.dataset import PreparedData, trained_length
 from seq2seq.data.loading import validation_loaders
 from seq2seq.errors import StoppedError, UserError
-from seq2seq.evaluation.analysis import Translated
+from seq2seq.evaluation.error_analysis import Translated
 from seq2seq.evaluation.metrics import score
 from seq2seq.evaluation.robustness import to_plain
 from seq2seq.model.build import build_without_values
@@ -32,7 +32,7 @@ from seq2seq.storage.output import read_lines
 from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.averaging import mean_weights
 from seq2seq.training.checkpoint_files import read_checkpoint
-from seq2seq.training.measurement import (
+from seq2seq.training.final_scores import (
     Tests,
     calibrate_on,
     invented_shares,

@@ -18,7 +18,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.training.automatic import settle_numbers
+from seq2seq.training.auto_values import resolve_numbers
 from seq2seq.training.report import summary_table
 
 
@@ -39,7 +39,7 @@ def settled(folder: Path, count: int = 20_480, **trainer: object) -> tuple[Confi
     config = compose(["data=files"])
     config.model = ModelConfig(d_model=256, num_heads=4, dropout=rules.AUTO)
     config.trainer = TrainerConfig(accelerator="cpu", precision="32-true", **trainer)  # type: ignore[arg-type]
-    return config, *settle_numbers(config, folder, prepared(count))
+    return config, *resolve_numbers(config, folder, prepared(count))
 
 
 def test_a_run_that_names_nothing_gets_numbers_by_its_text_and_model(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from seq2seq.apps.explain.assembly import assemble
 from seq2seq.apps.explain.explanation import explain
 from seq2seq.apps.explain.interventions import Interventions
+from seq2seq.apps.explain.page_data import assemble
 from seq2seq.apps.explain.steps import beam_steps
 from seq2seq.errors import UserError
 from seq2seq.settings.search import SearchConfig

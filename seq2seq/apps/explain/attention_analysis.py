@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from seq2seq.apps.explain.analysis_page import write_analysis_page
-from seq2seq.apps.explain.focus import find_focus
+from seq2seq.apps.explain.source_attention import find_focus
 from seq2seq.data.corpus import open_splits
 from seq2seq.errors import UserError
-from seq2seq.evaluation.analysis import Analysis, Translated, analyse, count_words
+from seq2seq.evaluation.error_analysis import Analysis, Translated, analyse, count_words
 from seq2seq.settings.loading import load_config
 from seq2seq.storage.output import open_output, output_folder
 from seq2seq.translate.translator import Translator

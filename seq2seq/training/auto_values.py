@@ -13,7 +13,7 @@ from seq2seq.model.build import build_without_values
 from seq2seq.settings import rules
 from seq2seq.settings.config import Config, flatten
 from seq2seq.text.vocabulary import Sizes
-from seq2seq.training.processes import agree, rank, uses_gpu
+from seq2seq.training.processes import broadcast_decision, rank, uses_gpu
 from seq2seq.training.run_folder import write_config
 
 ON_CPU = 1024  # positions a batch: memory is no limit on a CPU, and small batches train better in the same time
@@ -30,7 +30,7 @@ _NUMBERS = {
 }
 
 
-def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[frozenset[str], float]:
+def resolve_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[frozenset[str], float]:
     """Replace `auto` by numbers in config and in the run's config.yaml.
 
     Return the keys that were `auto`, and the approximate number of updates an epoch.
@@ -85,7 +85,7 @@ def _widths(pairs: Pairs) -> np.ndarray:
 def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
     """Replace training.max_tokens=auto by a number: in all processes the first one's."""
     if config.training.max_tokens == rules.AUTO:
-        config.training.max_tokens = int(agree("max_tokens", lambda: str(_choose(config, pairs, sizes))))
+        config.training.max_tokens = int(broadcast_decision("max_tokens", lambda: str(_choose(config, pairs, sizes))))
 
 
 def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from seq2seq.data.filters import Cleaner, OverlapIndex, digest_pair, drop_table, fold, side_key
+from seq2seq.data.clean import Cleaner, OverlapIndex, digest_pair, drop_table, fold, side_key
 from seq2seq.settings.data import DataConfig
 
 LIMITS = DataConfig(max_characters=40, max_ratio=2.0)

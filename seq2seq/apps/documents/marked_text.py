@@ -81,7 +81,7 @@ class Document(Generic[AnyStr]):
     write: Callable[[Sequence[Marked]], AnyStr]
 
 
-class Segment(Generic[T]):
+class MarkedSegment(Generic[T]):
     """Collects a text and its markup from a document, and puts the markup back into the text's translation.
 
     Markup is of any type T.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from seq2seq.apps.documents.marked import OBJECT, Kind, Mark, Marked
+from seq2seq.apps.documents.marked_text import OBJECT, Kind, Mark, Marked
 from seq2seq.text.masks import hide
 
 Alignment = Sequence[tuple[int, int]]  # word of the text, word of its translation, from 0, as in `text.split()`

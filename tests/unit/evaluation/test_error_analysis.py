@@ -9,7 +9,7 @@ import sacrebleu
 from rich.console import Console
 
 from seq2seq.apps.explain.analysis_page import write_analysis_page
-from seq2seq.evaluation.analysis import Analysis, Focus, Translated, analyse, count_words, in_ranges
+from seq2seq.evaluation.error_analysis import Analysis, Focus, Translated, analyse, count_words, in_ranges
 from seq2seq.evaluation.faults import FAULTS
 
 FREQUENCIES = {"gato": 3, "ve": 7, "una": 9, "bola": 51, "azul": 60, "y": 70, "la": 80, "leche": 99}  # el: none

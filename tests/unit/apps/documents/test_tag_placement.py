@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shouting import shout_all, translate_texts
 
-from seq2seq.apps.documents.keeping import translate_marked
-from seq2seq.apps.documents.marked import Kind, Mark, Marked
+from seq2seq.apps.documents.kept_strings import translate_marked
+from seq2seq.apps.documents.marked_text import Kind, Mark, Marked
 
 pytestmark = pytest.mark.slow
 
