@@ -61,6 +61,16 @@ def compose(overrides: Sequence[str]) -> Config:
     Raises:
         UserError: a key, group or value is wrong, or there is no conf/.
     """
+    cfg = compose_by_hydra(overrides)
+    return checked_config(cfg, cfg.hydra.runtime.choices)
+
+
+def compose_by_hydra(overrides: Sequence[str]) -> DictConfig:
+    """Return what Hydra composes from conf/ and these overrides, with its own settings at the key `hydra`.
+
+    Raises:
+        UserError: a key, group or value is wrong, or there is no conf/.
+    """
     folder = home()
     if not (folder / "conf" / "config.yaml").is_file():
         raise UserError(f"{folder} has no conf/config.yaml: set the environment's SEQ2SEQ_HOME to the project's folder")
@@ -70,9 +80,10 @@ def compose(overrides: Sequence[str]) -> Config:
     try:
         with hydra.initialize_config_dir(str(folder / "conf"), version_base="1.3"):
             cfg = hydra.compose("config", rewrite(overrides), return_hydra_config=True)
+            OmegaConf.set_struct(cfg, False)
+            return cfg
     except Exception as error:  # Hydra reads overrides and files only: one of them is wrong
         raise UserError(one_line(error)) from error
-    return checked_config(cfg, cfg.hydra.runtime.choices)
 
 
 def checked_config(cfg: DictConfig, choices: Mapping[str, Any]) -> Config:

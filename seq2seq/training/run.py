@@ -3,7 +3,7 @@
 import logging
 import os
 import platform
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -39,11 +39,17 @@ log = logging.getLogger(__name__)
 _Kind = TypeVar("_Kind", bound=L.Callback)
 
 
-def train(config: Config, folder: Path, checkpoint: Path | None = None, named: Collection[str] = ()) -> float | None:
+def train(
+    config: Config,
+    folder: Path,
+    checkpoint: Path | None = None,
+    named: Collection[str] = (),
+    callbacks: Sequence[L.Callback] = (),
+) -> float | None:
     """Train, or continue from a checkpoint, and complete the run's folder.
 
-    named are the keys that the command line names, for the table that is shown first. Return the best validation's
-    value of training.monitor (None if nothing was validated), by which a search compares runs.
+    named are the keys that the command line names, for the table that is shown first; callbacks are the user's. Return
+    the best validation's value of training.monitor (None if nothing was validated), by which a search compares runs.
 
     Raises:
         UserError: the settings, the data, the checkpoint or the disk do not allow the run, or a signal stopped it.
@@ -62,7 +68,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
         return best_value(folder, config.training.monitor)
     record = describe_run(config, corpus_digests(config.data) if rank() == 0 else {})  # process 0 writes it
     module = make_module(config, data, resumed=checkpoint is not None)
-    trainer = make_trainer(config, folder, data, record, updates_per_epoch)
+    trainer = make_trainer(config, folder, data, record, updates_per_epoch, callbacks)
     prepare(trainer.strategy.root_device)
     console.print(summary_table(config, data, (named, ruled), updates_per_epoch, count(module), hardware(trainer)))
     if rank() == 0:

@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,11 @@ def make_trainer(
     data: PreparedData,
     record: Mapping[str, Any],
     updates_per_epoch: float | None = None,
+    callbacks: Sequence[L.Callback] = (),
 ) -> L.Trainer:
     """Return Lightning's Trainer with this run's callbacks and loggers; its checkpoints hold the record.
 
-    With updates_per_epoch the log counts epochs.
+    With updates_per_epoch the log counts epochs; callbacks are the user's.
     """
     settings = config.trainer
     for message in (
@@ -51,7 +52,7 @@ def make_trainer(
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=settings.log_every,
-        callbacks=make_callbacks(config, folder, data, record, updates_per_epoch),
+        callbacks=[*make_callbacks(config, folder, data, record, updates_per_epoch), *callbacks],
         plugins=[DurableIO()],
         logger=make_loggers(config, folder),
         use_distributed_sampler=False,

@@ -91,7 +91,7 @@ def test_killed_after_its_first_validation_a_run_has_a_model_that_its_end_replac
 
 KILL = """
 import os, signal
-from seq2seq.cli import train
+from seq2seq.apps import train
 from seq2seq.training import finish_run, report, run, run_folder
 from seq2seq.training.module import TranslationModule
 def kill(*a, **k): os.kill(os.getpid(), signal.SIGKILL)

@@ -15,7 +15,8 @@ from hydra.core.global_hydra import GlobalHydra
 from saved_runs import make_run
 
 from seq2seq import cli
-from seq2seq.cli.train import main, run_name
+from seq2seq.apps.train import run_name
+from seq2seq.cli.train import main
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.training import run as training
@@ -51,7 +52,7 @@ def train_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that replaces training: each run gets the BLEU of its seed, or raises the seed's error."""
 
     def replace(results: dict[int, float | BaseException]) -> None:
-        def train(config: Config, folder: Path, checkpoint: Path | None, named: object) -> float:
+        def train(config: Config, folder: Path, *_: object) -> float:
             result = results[config.seed]
             if isinstance(result, BaseException):
                 raise result

@@ -1,0 +1,152 @@
+"""Training by the overrides of a command line, or of a Python program, and the run that it leaves."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from seq2seq.apps.exchange.sources import imported
+from seq2seq.errors import UserError
+from seq2seq.settings.compose import MAX_NAME, as_folder_name, checked_config, compose_by_hydra, parse
+from seq2seq.settings.config import Config
+from seq2seq.settings.loading import load_config
+from seq2seq.settings.rules import AUTO
+from seq2seq.training.preflight import find_existing, refuse_early
+from seq2seq.training.run_files import best_value, read_metrics, running
+
+if TYPE_CHECKING:
+    from lightning import Callback
+
+    from seq2seq.translate.translator import Translator
+
+log = logging.getLogger(__name__)
+_NAMED = ("model", "tokenizer", "training", "search")  # sections whose choices appear in a run's derived name
+
+
+@dataclass(frozen=True)
+class Run:
+    """A complete run.
+
+    Attributes:
+        folder: the run's folder, `runs/NAME`.
+        best: the best validation by `training.monitor`: BLEU, or the loss (nats per target token); None: none was made.
+    """
+
+    folder: Path
+    best: float | None
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """The scores of each test set with their signatures, as in `results.json`."""
+        return json.loads((self.folder / "results.json").read_text(encoding="utf-8"))["scores"]
+
+    @property
+    def metrics(self) -> list[dict[str, float]]:
+        """The rows of `metrics.csv`, by update (`step`), without empty cells."""
+        return [{key: float(value) for key, value in row.items() if value} for row in read_metrics(self.folder)]
+
+    def translator(self, device: str = "auto") -> "Translator":
+        """Load the run's model, on the CPU, on cuda or cuda:N; auto: on a GPU if there is one."""
+        from seq2seq.translate.translator import Translator
+
+        return Translator.load(self.folder / "model", device)
+
+
+def train(*overrides: str, callbacks: Sequence["Callback"] = ()) -> Run:
+    """Train as `python train.py` does with these overrides, such as `data=files`, and return the complete run.
+
+    callbacks are Lightning's, called beside the run's own. The folder `runs/` lies in the working directory.
+
+    Raises:
+        UserError: a setting, the text or the disk does not allow the run, or a signal stopped it.
+    """
+    cfg = compose_by_hydra(overrides)
+    return start(cfg, cfg.pop("hydra"), callbacks)
+
+
+def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = ()) -> Run:
+    """Train or resume the run of Hydra's composed settings; own are Hydra's own settings.
+
+    Raises:
+        UserError: for the reasons of `train`.
+    """
+    choices, is_sweep = own.runtime.choices, own.mode == RunMode.MULTIRUN
+    overrides = [override for override in own.overrides.task if not override.startswith("resume=")]
+    named = frozenset(override.key_or_group.replace("/", ".") for override in parse(overrides))
+    if is_resumed := cfg.resume not in (None, AUTO):
+        config = load_config(cfg.resume, overrides)
+        runs, config.name = Path(str(config.resume)).parent, Path(str(config.resume)).name  # it may have been moved
+    else:
+        config = checked_config(cfg, choices)
+        runs = Path("runs") / (config.series or "")
+    refuse_early(config)  # before the slow imports
+    if is_resumed and find_existing(config, runs):
+        return _complete(runs / str(config.name), config)
+    from seq2seq.training.finetune import start_from_bundle
+    from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank, share_folder
+    from seq2seq.training.run import train as train_model
+    from seq2seq.training.run_folder import prepare_folder
+
+    choose_devices(config.trainer, is_resumed=is_resumed)
+    check_processes(config.trainer, is_sweep=is_sweep)
+    config.trainer.precision = choose_precision(config.trainer)  # saved, so that a resumed run keeps it
+    if (source := config.init) is not None and not is_resumed:
+        config.init = str(share_folder("init", lambda: Path(imported(source, config.data.cache, f"init={source}"))))
+        config = start_from_bundle(config, overrides)
+        named |= {"model", "tokenizer"}  # init= sets them
+    if config.resume == AUTO and find_existing(config, runs):
+        return _complete(runs / str(config.name), config)
+    config, folder, checkpoint = prepare_folder(config, runs, run_name(str(config.experiment_name), overrides, choices))
+    with running(folder, is_resumed=is_resumed):
+        best = train_model(config, folder, checkpoint, named, callbacks)
+        if config.analyse and rank() == 0:
+            analyse_tests(config, folder)
+        return Run(folder.absolute(), best)
+
+
+def _complete(folder: Path, config: Config) -> Run:
+    return Run(folder.absolute(), best_value(folder, config.training.monitor))
+
+
+def analyse_tests(config: Config, folder: Path) -> None:
+    """Write an analysis of the errors in a complete run's test translations to the run's folder."""
+    import torch
+
+    from seq2seq.apps.explain.attention_analysis import PAGE, training_sources, write_analysis
+    from seq2seq.training.finish_run import read_translations
+    from seq2seq.training.target_words import words_of_run
+    from seq2seq.translate.translator import Translator
+
+    try:
+        tests = read_translations(folder)
+        device = "cuda" if config.trainer.accelerator == "gpu" else config.trainer.accelerator
+        reader = Translator.load(folder / "model", device, torch.float32)
+        languages = config.data.src_lang, config.data.tgt_lang
+        aligner = reader if reader.can_align else None
+        texts, known = training_sources(folder), words_of_run(folder)
+        write_analysis(folder / "analysis", tests, languages, translator=aligner, texts=texts, known=known)
+    except UserError as error:
+        log.warning("no analysis: %s; `seq2seq analyse --model %s` makes it", error, folder)  # the run is complete
+    else:
+        log.info("what is wrong with the test translations: %s", folder / "analysis" / PAGE)
+
+
+def run_name(experiment: str, overrides: Sequence[str], choices: Mapping[str, Any]) -> str:
+    """Return a folder's name for a run: its experiment or text, and what the command line chose for the model.
+
+    Options appear by their name (`base`), values with the last part of their key (`learning_rate_0.001`); choices are
+    the option of every group. What would make the name too long is left out.
+    """
+    name = experiment
+    for override in parse(overrides):
+        key, value = override.key_or_group, str(override.value())
+        if key == "seed" or key.replace("/", ".").partition(".")[0] in _NAMED:
+            part = as_folder_name(value if key in choices else f"{key.rpartition('.')[2]}_{value}")
+            if len(name) + len(part) < MAX_NAME:
+                name += f"-{part}"
+    return name
