@@ -1,6 +1,6 @@
 """Composes a run's settings by Hydra from conf/ and a command line, and says in one line what is wrong with them.
 
-Hydra alone decides which value wins. This module registers the types of the settings, rewrites three spellings that
+Hydra alone decides which value wins. This module registers the types of the settings, rewrites four spellings that
 Hydra would misread, and turns Hydra's result into a checked `Config`.
 """
 
@@ -29,6 +29,27 @@ from seq2seq.settings.rules import AUTO
 
 _MAX_SUGGESTIONS = 3
 MAX_NAME = 100  # characters of a run's derived name
+_ELSEWHERE = {  # settings, and what other toolkits call them
+    "training.learning_rate": ("lr",),
+    "training.max_tokens": ("batch_size", "per_device_train_batch_size", "train_batch_size"),
+    "training.accumulate": ("accumulate_grad_batches", "gradient_accumulation_steps", "update_freq"),
+    "training.clip_norm": ("gradient_clip_val", "max_grad_norm"),
+    "training.warmup_steps": ("warmup", "num_warmup_steps", "warmup_updates"),
+    "training.patience": ("early_stopping_patience",),
+    "trainer.max_epochs": ("epochs", "num_epochs", "num_train_epochs"),
+    "trainer.max_steps": ("steps", "updates", "max_update", "train_steps"),
+    "trainer.devices": ("gpus", "num_gpus", "n_gpus", "n_gpu"),
+    "trainer.accelerator": ("device",),
+    "trainer.precision": ("fp16", "bf16", "amp"),
+    "model.d_model": ("hidden_size", "hidden_dim", "emb_dim", "embedding_dim"),
+    "model.d_ff": ("ffn_dim", "ff_size", "dim_feedforward"),
+    "model.num_heads": ("heads", "nhead", "n_heads"),
+    "model.num_encoder_layers": ("num_layers", "n_layers", "layers"),
+    "search.beam": ("beam_size", "num_beams"),
+    "data.root": ("data_dir", "data_path"),
+    "name": ("output_dir", "run_name", "save_dir"),
+    "resume": ("checkpoint", "ckpt_path", "resume_from_checkpoint"),
+}
 # what Hydra and OmegaConf say: that there is no such key, which key it is, and of a value and its override
 _UNKNOWN = re.compile(r"Key '.*' (?:not in '|is not in struct)")
 _KEY = re.compile(r"Could not override '(.+?)'|full_key: (\S+)")
@@ -168,11 +189,12 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 
 
 def rewrite(arguments: Sequence[str]) -> list[str]:
-    """Rewrite three spellings of a command line for Hydra.
+    """Rewrite four spellings of a command line for Hydra.
 
-    `logger=A,B` is one run with both loggers: Hydra would start a sweep. `GROUP=glob(FOLDER/PATTERN)` names the options
-    in a folder of a group, where Hydra's own glob does not search; options are searched in conf/ and in the folder of
-    --config-dir. Overrides come after options such as `--cfg job`, which Hydra does not accept between two overrides.
+    `data.train=FILE` is a list of one file, and so are the other lists of files. `logger=A,B` is one run with both
+    loggers: Hydra would start a sweep. `GROUP=glob(FOLDER/PATTERN)` names the options in a folder of a group, where
+    Hydra's own glob does not search; options are searched in conf/ and in the folder of --config-dir. Overrides come
+    after options such as `--cfg job`, which Hydra does not accept between two overrides.
 
     Raises:
         UserError: a glob matches no option.
@@ -187,6 +209,8 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
 def _rewritten(argument: str, folders: Sequence[Path]) -> str:
     if re.fullmatch(r"logger=[\w,]*,[\w,]*", argument):
         return f"logger=[{argument.removeprefix('logger=').strip(',')}]"
+    if one_file := re.fullmatch(r"(data\.(?:train|validation|test|held_out_from))=([^\[\]$,'\"]+)", argument):
+        return f"{one_file[1]}=[{one_file[2]}]"
     parts = re.fullmatch(r"([\w/]+)=glob\(([^()*?\[\]]+)/([^()/,]+)\)", argument)
     if parts is None:
         return argument
@@ -256,6 +280,7 @@ def suggest(key: str, known: Iterable[str]) -> list[str]:
 
 def unknown_setting(key: str, known: Iterable[str]) -> str:
     """Return the message for a setting that does not exist, with suggestions."""
-    near = suggest(key, known)
+    name = key.rpartition(".")[2]
+    near = [ours for ours, theirs in _ELSEWHERE.items() if name in theirs] or suggest(key, known)
     hint = f"did you mean {' or '.join(near)}?" if near else f"`{train_command()} --help` lists all settings"
     return f"there is no setting {key}: {hint}"

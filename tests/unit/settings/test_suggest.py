@@ -20,11 +20,15 @@ MISSPELT = [
     ("model=null", "a group cannot be null: to choose none of its options, write ~GROUP"),
     ("model.d_model=wide", r"model.d_model=wide \(Value 'wide' of type 'str' could not be converted to Integer"),
     ("trainer.max_steps=1e4", "trainer.max_steps=1e4: write this whole number with digits only, as 10000"),
+    ("training.lr=1", "there is no setting training.lr: did you mean training.learning_rate?"),
+    ("batch_size=8", "there is no setting batch_size: did you mean training.max_tokens?"),
+    ("trainer.gpus=2", "there is no setting trainer.gpus: did you mean trainer.devices?"),
+    ("epochs=2", "there is no setting epochs: did you mean trainer.max_epochs?"),
     ("resume=runs/a=b", "resume=runs/a=b: .*quote a value with special characters"),
 ]
 
 
-@pytest.mark.parametrize(("override", "message"), thin(MISSPELT, [MISSPELT[index] for index in (0, 2, 4, 7, 8)]))
+@pytest.mark.parametrize(("override", "message"), thin(MISSPELT, [MISSPELT[index] for index in (0, 2, 4, 7, 8, 10)]))
 def test_the_error_for_a_wrong_override_names_the_way_out(override: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         compose([override])
