@@ -103,14 +103,14 @@ class TranslationPipeline:
         options = self._options | options
         number = options.get("num_return_sequences", 1)
         request = self.translator.request(n_best=number, **_search(options))
-        given = [texts] if isinstance(texts, str) else texts
-        best = self.translator.stream(given, request, chunk=None if isinstance(given, list) else CHUNK_LINES)
-        found = ([{"translation_text": one.text} for one in of_text] for of_text in best)
+        inputs = [texts] if isinstance(texts, str) else texts
+        best = self.translator.stream(inputs, request, chunk=None if isinstance(inputs, list) else CHUNK_LINES)
+        outputs = ([{"translation_text": translation.text} for translation in of_text] for of_text in best)
         if isinstance(texts, str):
-            return next(found)
+            return next(outputs)
         if isinstance(texts, list):
-            return [one[0] if number == 1 else one for one in found]
-        return found
+            return [output[0] if number == 1 else output for output in outputs]
+        return outputs
 
 
 def _search(options: Mapping[str, Any]) -> dict[str, Any]:

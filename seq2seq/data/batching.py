@@ -256,8 +256,8 @@ class BatchLoader:
 
     def _read(self) -> Generator[Batch, None, None]:
         batches = self._batches(**self._state)
-        with contextlib.closing(_ahead(self._pinned(batches)) if self.pin else batches) as given:
-            for batch, state in given:
+        with contextlib.closing(_ahead(self._pinned(batches)) if self.pin else batches) as with_states:
+            for batch, state in with_states:
                 self._state = state  # before the yield: a checkpoint that is saved during this batch counts the batch
                 yield batch
 

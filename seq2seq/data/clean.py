@@ -72,7 +72,7 @@ class Cleaner:
                 continue
             if any(map(_ESCAPED.search, pair)):
                 counts[UNESCAPED] += 1
-            src, tgt = (normalise(_ESCAPED.sub(lambda found: html.unescape(found[0]), side)) for side in pair)
+            src, tgt = (normalise(_ESCAPED.sub(lambda match: html.unescape(match[0]), side)) for side in pair)
             reason = self._reason(src, tgt)
             counts[reason or "kept"] += 1
             if reason is None:

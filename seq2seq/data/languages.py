@@ -100,16 +100,16 @@ def check_sides(corpus: Corpus, data: DataConfig) -> None:
         logger.warning("%s begins with a header, %s, which is read as a pair: remove it", corpus.name, _show(pairs[0]))
     src, tgt = data.src_lang, data.tgt_lang
     sides = [[pair[i] for pair in pairs] for i in (0, 1)]
-    found = [next((a for a, b in ((src, tgt), (tgt, src)) if seem_to_be(side, a, b)), None) for side in sides]
+    langs = [next((a for a, b in ((src, tgt), (tgt, src)) if seem_to_be(side, a, b)), None) for side in sides]
     example = _show(sorted(pairs, key=lambda pair: len(pair[0]))[len(pairs) // 2])
-    if found == [tgt, src]:
+    if langs == [tgt, src]:
         order = f"[{src},{tgt}]" if data.is_swapped else f"[{tgt},{src}]"
         raise UserError(
             f"{corpus.name} has its sides swapped: {tgt} is the source, {src} the target, as in {example}: exchange "
             f"them, or set data.languages={order} if all files of the run have this order"
         )
-    if found[0] is not None and found[0] == found[1]:
-        logger.warning("%s looks like %s on both sides, as in %s: check the file", corpus.name, found[0], example)
+    if langs[0] is not None and langs[0] == langs[1]:
+        logger.warning("%s looks like %s on both sides, as in %s: check the file", corpus.name, langs[0], example)
 
 
 def _sample(corpus: Corpus) -> list[Pair]:

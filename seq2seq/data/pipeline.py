@@ -97,15 +97,15 @@ class Pipeline:
         self.is_kept = np.ones(len(self.text), bool)
         self._ends = np.cumsum([counts["kept"] for counts in self.counts])  # of the corpora, in rows
 
-    def _hold_out(self, given: Mapping[str, Mapping[str, list[Pair]]]) -> dict[SetName, list[Pair]]:
-        """Return the held-out sets that are drawn from the training pairs; `given` has the other sets by split.
+    def _hold_out(self, by_split: Mapping[str, Mapping[str, list[Pair]]]) -> dict[SetName, list[Pair]]:
+        """Return the held-out sets that are drawn from the training pairs; `by_split` has the other sets.
 
         Each corpus of data.held_out_from gives two sets. Without data.held_out_from, the splits without a given set are
         drawn from all corpora together.
         """
-        others = [pair for of_split in given.values() for pairs in of_split.values() for pair in pairs]
+        others = [pair for of_split in by_split.values() for pairs in of_split.values() for pair in pairs]
         if not self.splits.held_out_from:
-            missing = [split for split, of_split in given.items() if not of_split]
+            missing = [split for split, of_split in by_split.items() if not of_split]
             sets = [(split, {"validation": "validation", "test": "held_out"}[split]) for split in missing]
             return self._draw(self.text, sets, others, "", f"give data.{missing[0]}") if missing else {}
         drawn: dict[SetName, list[Pair]] = {}

@@ -80,7 +80,7 @@ class BeamSearch(Search[Partial]):
 
     def results(self) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, in the order that the sentences came in."""
-        return [[one.hypothesis(self.alpha) for one in best[: self.task.n_best]] for best in self.ended]
+        return [[partial.hypothesis(self.alpha) for partial in best[: self.task.n_best]] for best in self.ended]
 
 
 def _grown(candidate: _Continuation) -> Partial:

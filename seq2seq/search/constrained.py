@@ -95,9 +95,9 @@ class ConstrainedBeamSearch(Search[_Partial]):
     def advance(self, next_tokens: NextTokens) -> None:
         """Choose each sentence's continuations from the banks."""
         live, eos, log_probs = list(chain(*self.live.values())), self.task.eos, next_tokens.log_probs
-        wanted = [(one.row, token) for one in live for token in (eos, *one.progress.steps)]
+        wanted = [(partial.row, token) for partial in live for token in (eos, *partial.progress.steps)]
         # so many that the best k are among them besides EOS and the tokens of phrases
-        most = min(self.settings.beam + 1 + max(len(one.progress.steps) for one in live), log_probs.shape[1])
+        most = min(self.settings.beam + 1 + max(len(partial.progress.steps) for partial in live), log_probs.shape[1])
         at = tensor_on(self.task.device, wanted).unbind(1)
         tables = on_host(log_probs[at], *log_probs.topk(most))
         require_numbers(tables[1])
@@ -105,13 +105,13 @@ class ConstrainedBeamSearch(Search[_Partial]):
         of_wanted = dict(zip(wanted, scores, strict=True))
         for number, of_sentence in self.live.items():
             continuations: list[_Partial] = []
-            for one in of_sentence:
-                steps = {eos: one.progress, **one.progress.steps}
-                best = zip(tokens[one.row], values[one.row], strict=True)
-                others = [(token, value, one.progress.broken_off) for token, value in best if token not in steps]
-                chosen = [(token, of_wanted[one.row, token], progress) for token, progress in steps.items()]
+            for partial in of_sentence:
+                steps = {eos: partial.progress, **partial.progress.steps}
+                best = zip(tokens[partial.row], values[partial.row], strict=True)
+                others = [(token, value, partial.progress.broken_off) for token, value in best if token not in steps]
+                chosen = [(token, of_wanted[partial.row, token], progress) for token, progress in steps.items()]
                 continuations += [
-                    _Partial([*one.ids, token], one.row, one.score + value, progress=progress)
+                    _Partial([*partial.ids, token], partial.row, partial.score + value, progress=progress)
                     for token, value, progress in (*chosen, *others[: self.settings.beam])
                 ]
             self._choose(number, continuations)
@@ -121,15 +121,15 @@ class ConstrainedBeamSearch(Search[_Partial]):
         eos, alpha, beam = self.task.eos, self.alpha, self.settings.beam
         room = self.task.max_lengths[number] - self.length
         banks: dict[int, list[_Partial]] = {}
-        for one in sorted(continuations, key=lambda one: one.score, reverse=True):
-            if one.score > -INF and one.progress.needed <= (0 if one.ids[-1] == eos else room):
-                banks.setdefault(one.progress.needed, []).append(one)
+        for partial in sorted(continuations, key=lambda partial: partial.score, reverse=True):
+            if partial.score > -INF and partial.progress.needed <= (0 if partial.ids[-1] == eos else room):
+                banks.setdefault(partial.progress.needed, []).append(partial)
         turns = sorted((turn, needed) for needed, bank in banks.items() for turn in range(len(bank)))
         ended, live = self._ended[number], list[_Partial]()
         for needed, count in Counter(needed for _, needed in turns[:beam]).items():
-            ended = [*ended, *(one for one in banks[needed][:count] if one.ids[-1] == eos)]
-            live += [one for one in banks[needed] if one.ids[-1] != eos][:count]
-        self._ended[number] = sorted(ended, key=lambda one: one.value(alpha), reverse=True)[:beam]
+            ended = [*ended, *(partial for partial in banks[needed][:count] if partial.ids[-1] == eos)]
+            live += [partial for partial in banks[needed] if partial.ids[-1] != eos][:count]
+        self._ended[number] = sorted(ended, key=lambda partial: partial.value(alpha), reverse=True)[:beam]
         self.live[number] = [] if self._is_done(live, number) else live
 
     def _is_done(self, live: list[_Partial], number: int) -> bool:
@@ -137,9 +137,9 @@ class ConstrainedBeamSearch(Search[_Partial]):
         ended, alpha = self._ended[number], self.alpha
         if not live or len(ended) < self.task.n_best:
             return not live
-        bound = max(one.score for one in live) / (self.task.max_lengths[number] + 1) ** alpha
+        bound = max(partial.score for partial in live) / (self.task.max_lengths[number] + 1) ** alpha
         return self.settings.beam == 1 or bound <= ended[self.task.n_best - 1].value(alpha)
 
     def results(self) -> list[list[Hypothesis]]:
         """Return each sentence's best finished hypotheses."""
-        return [[one.hypothesis(self.alpha) for one in best[: self.task.n_best]] for best in self._ended]
+        return [[partial.hypothesis(self.alpha) for partial in best[: self.task.n_best]] for best in self._ended]

@@ -127,12 +127,12 @@ class Search(ABC, Generic[P]):
             self.live = {number: live for number, live in self.live.items() if live}
             width = max(map(len, self.live.values()), default=0)
             # all sentences get as many rows: spare rows repeat a sentence's first hypothesis
-            continued = [one for live in self.live.values() for one in (*live, *live[:1] * (width - len(live)))]
-            old_rows = [one.row for one in continued]
-            rows, last = tensor_on(device, [old_rows, [one.ids[-1] for one in continued]])
+            continued = [partial for live in self.live.values() for partial in (*live, *live[:1] * (width - len(live)))]
+            old_rows = [partial.row for partial in continued]
+            rows, last = tensor_on(device, [old_rows, [partial.ids[-1] for partial in continued]])
             if continued and old_rows != list(range(len(logits))):
                 state = state.reorder(rows.view(-1, width))
-                for row, one in reversed(list(enumerate(continued))):  # reversed: a hypothesis has its first row
-                    one.row = row
+                for row, partial in reversed(list(enumerate(continued))):  # reversed: a hypothesis has its first row
+                    partial.row = row
             prefixes = prefixes.continued(rows, last)
         return self.results()

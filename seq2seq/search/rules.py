@@ -119,8 +119,8 @@ class ForcedPrefix:
         if position >= self._prefixes.shape[1]:
             return ruled
         forced = self._prefixes[prefixes.sentences, position][:, None]
-        place = forced.clamp(min=0)
-        only = torch.ones_like(forbidden).scatter_(1, place, forbidden.gather(1, place))
+        index = forced.clamp(min=0)
+        only = torch.ones_like(forbidden).scatter_(1, index, forbidden.gather(1, index))
         return torch.where(forced == ANYTHING, ruled, only)
 
 

@@ -47,25 +47,25 @@ class SampleSearch(Search[_Sample]):
     def advance(self, next_tokens: NextTokens) -> None:
         """Draw each live sample's next token."""
         live = list(chain(*self.live.values()))
-        rows = tensor_on(self.task.device, [one.row for one in live])
+        rows = tensor_on(self.task.device, [sample.row for sample in live])
         log_probs = next_tokens.log_probs[rows]
-        uniform = tensor_on(self.task.device, [one.random.random() for one in live], torch.double)
+        uniform = tensor_on(self.task.device, [sample.random.random() for sample in live], torch.double)
         tokens = _draw(log_probs, uniform, self.settings)[:, None]
         drawn = on_host(tokens, log_probs.gather(1, tokens))
         require_numbers(drawn[1])
-        for one, token, score in zip(live, *(table[:, 0].tolist() for table in drawn), strict=True):
+        for sample, token, score in zip(live, *(table[:, 0].tolist() for table in drawn), strict=True):
             if score > -INF:  # else rules left no token: the sample is dropped
-                one.ids.append(token)
-                one.score += score
-        self.live = {number: [one for one in samples if self._goes_on(one)] for number, samples in self.live.items()}
+                sample.ids.append(token)
+                sample.score += score
+        self.live = {number: list(filter(self._goes_on, samples)) for number, samples in self.live.items()}
 
-    def _goes_on(self, one: _Sample) -> bool:
-        return len(one.ids) == self.length and one.ids[-1] != self.task.eos
+    def _goes_on(self, sample: _Sample) -> bool:
+        return len(sample.ids) == self.length and sample.ids[-1] != self.task.eos
 
     def results(self) -> list[list[Hypothesis]]:
         """Return each sentence's samples that ended."""
         eos, alpha = self.task.eos, self.alpha
-        return [[one.hypothesis(alpha) for one in drawn if one.ids[-1:] == [eos]] for drawn in self._drawn]
+        return [[sample.hypothesis(alpha) for sample in drawn if sample.ids[-1:] == [eos]] for drawn in self._drawn]
 
 
 def _draw(log_probs: Float[Tensor, "n v"], uniform: Float[Tensor, " n"], settings: SearchConfig) -> Int[Tensor, " n"]:

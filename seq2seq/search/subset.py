@@ -26,7 +26,7 @@ class Subset:
 
     def with_ids(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Return hypotheses of indices as hypotheses of ids."""
-        return [replace(one, ids=self.ids[one.ids].tolist()) for one in hypotheses]
+        return [replace(hypothesis, ids=self.ids[hypothesis.ids].tolist()) for hypothesis in hypotheses]
 
     def on_candidates(self, call: Callable[[list[Candidate]], object]) -> Callable[[list[Candidate]], object]:
         """Return a function that calls `call` with candidates whose indices are replaced by ids."""

@@ -232,7 +232,7 @@ class Masker:
         if not spans:
             return src, tgt
         sides = [(src, spans), (tgt, self._find(tgt))]
-        in_src, in_tgt = (Counter(side[start:end] for start, end in found) for side, found in sides)
+        in_src, in_tgt = (Counter(side[start:end] for start, end in side_spans) for side, side_spans in sides)
         shared = [string for string, count in in_src.items() if in_tgt[string] == count]
         chosen, left = set[str](), self.most
         for string in sorted(shared, key=lambda string: not SYMBOL.fullmatch(string)):
@@ -240,7 +240,7 @@ class Masker:
                 chosen.add(string)
                 left -= in_src[string]
         strings = [string for start, end in spans if (string := src[start:end]) in chosen]
-        masked_src, masked_tgt = (_replace(side, found, strings) for side, found in sides)
+        masked_src, masked_tgt = (_replace(side, side_spans, strings) for side, side_spans in sides)
         return masked_src, masked_tgt
 
     def _find(self, text: str) -> list[Span]:

@@ -47,32 +47,32 @@ def keep(
         tgt_lang: language of the translations, if a number that the best one lacks is searched again; else None.
     """
     segments = list(segments)
-    found = [_with_symbols(segment, of) for segment, of in zip(segments, search(segments, request), strict=True)]
+    ranked = [_with_symbols(segment, of) for segment, of in zip(segments, search(segments, request), strict=True)]
     if has_phrases:
-        lost = {i: _lost_phrases(segment, found[i], tokenizers, tgt_lang) for i, segment in enumerate(segments)}
+        lost = {i: _lost_phrases(segment, ranked[i], tokenizers, tgt_lang) for i, segment in enumerate(segments)}
         required = {i: _with_phrases(segments[i], phrases) for i, phrases in lost.items() if phrases}
         for i, better in zip(required, _search_each(list(required.values()), request, search), strict=True):
             better = _with_symbols(segments[i], better)
             if better and len(_lost_phrases(segments[i], better, tokenizers, tgt_lang)) < len(lost[i]):
-                segments[i], found[i] = required[i], better
+                segments[i], ranked[i] = required[i], better
     rest = {
         i: with_text(segment, SYMBOL.sub(" ", segment.text), tokenizers)
         for i, segment in enumerate(segments)
-        if _lost_symbols(segment, found[i])
+        if _lost_symbols(segment, ranked[i])
     }
     for i in rest:  # if no words are left, the text is its own translation
-        found[i] = [(one, text if _has_words(rest[i]) else segments[i].text) for one, text in found[i]]
+        ranked[i] = [(hypothesis, text if _has_words(rest[i]) else segments[i].text) for hypothesis, text in ranked[i]]
     rest = {i: segment for i, segment in rest.items() if _has_words(segment)}
     again = _search_each(list(rest.values()), request, search)
-    pairs = [(segment, one) for segment, better in zip(rest.values(), again, strict=True) for one, _ in better]
+    pairs = [(segment, hypothesis) for segment, new in zip(rest.values(), again, strict=True) for hypothesis, _ in new]
     ways = iter(align(*zip(*pairs, strict=True)) if align and pairs else [])
     for i, better in zip(rest, again, strict=True):
         (begun,) = tokenizers.target.decode([list(segments[i].source.prefix)])
-        found[i] = [
-            (one, insert(segments[i].masked, text, next(ways, None) if better else None, len(begun.split())))
-            for one, text in _with_symbols(segments[i], better) or found[i]
+        ranked[i] = [
+            (hypothesis, insert(segments[i].masked, text, next(ways, None) if better else None, len(begun.split())))
+            for hypothesis, text in _with_symbols(segments[i], better) or ranked[i]
         ]
-    return found
+    return ranked
 
 
 def _has_words(segment: Segment) -> bool:
@@ -88,7 +88,7 @@ def _search_each(segments: Sequence[Segment], request: SearchRequest, search: Se
     except UserError:  # a text is too short for its phrases, or no n-gram is left
         if len(segments) == 1:
             return [[]]
-    return [one for segment in segments for one in _search_each([segment], request, search)]
+    return [ranked for segment in segments for ranked in _search_each([segment], request, search)]
 
 
 def insert(masked: Masked, translation: str, alignment: Alignment | None, num_first: int = 0) -> str:
@@ -120,32 +120,32 @@ def insert(masked: Masked, translation: str, alignment: Alignment | None, num_fi
         else:
             position = max(aligned.get(before - 1, [before * num_words // length - 1])) + 1
         spaces[min(max(position, num_first), num_words)].append(f"⟨{number}⟩")
-    placed = [one for space, word in zip(spaces, [*words, ""], strict=True) for one in (*space, word)]
+    placed = [piece for space, word in zip(spaces, [*words, ""], strict=True) for piece in (*space, word)]
     return _SPACE_BEFORE_MARK.sub(r"\1", " ".join(filter(None, placed)))
 
 
-def _with_symbols(segment: Segment, found: Found) -> Found:
-    return [(one, segment.masked.from_model(text)) for one, text in found]
+def _with_symbols(segment: Segment, ranked: Found) -> Found:
+    return [(hypothesis, segment.masked.from_model(text)) for hypothesis, text in ranked]
 
 
-def _lost_symbols(segment: Segment, found: Found) -> list[str]:
+def _lost_symbols(segment: Segment, ranked: Found) -> list[str]:
     """Return the numbers of the symbols that some of the translations lack."""
-    return list(dict.fromkeys(number for _, text in found for number in segment.masked.lost(text)))
+    return list(dict.fromkeys(number for _, text in ranked for number in segment.masked.lost(text)))
 
 
-def _lost_phrases(segment: Segment, found: Found, tokenizers: Tokenizers, tgt_lang: str | None) -> list[list[int]]:
+def _lost_phrases(segment: Segment, ranked: Found, tokenizers: Tokenizers, tgt_lang: str | None) -> list[list[int]]:
     """Return the ids of the symbols that some translation lacks, and of the numbers that the best translation lacks.
 
     A number is left out if the model cannot produce it, or if other phrases are required, which may spell it out.
     """
     target, text = tokenizers.target, segment.text
-    symbols = [] if segment.masked.is_spelt else _lost_symbols(segment, found)
+    symbols = [] if segment.masked.is_spelt else _lost_symbols(segment, ranked)
     phrases = [[target.mask_ids[int(number) - 1]] for number in symbols]
     if tgt_lang is None or segment.source.phrases:
         return phrases
     for tag in tokenizers.source.user_symbols:  # their digits are no numbers
         text = text.replace(tag, " ")
-    text, translation = (SYMBOL.sub(" ", one) for one in (text, found[0][1]))
+    text, translation = (SYMBOL.sub(" ", side) for side in (text, ranked[0][1]))
     numbers = encode_phrases(lost_numbers(text, translation, tgt_lang), target)
     return phrases + [ids for ids in numbers if not {UNK, *tokenizers.unproducible}.intersection(ids)]
 

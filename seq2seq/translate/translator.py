@@ -264,18 +264,18 @@ class Translator:
             usual = self._in_usual_case(part, request)
             segments = self._segmenter.segments(usual, request.glossary, first_line)
             report(len(part) - sum(segment.is_first for segment in segments))  # texts without words are done
-            found = self._search(segments, request, banned, report)
-            by_text = _by_text(segments, found, len(part))
+            hypotheses = self._search(segments, request, banned, report)
+            by_text = _by_text(segments, hypotheses, len(part))
             best = [self._best(*of_text, request) for of_text in by_text]
             if request.align:
                 best = self._aligned(usual, [of_text for of_text, _ in by_text], best, request)
             yield from map(_in_capitals, part, usual, best)
             first_line += len(part)
 
-    def _best(self, segments: Sequence[Segment], found: Sequence[Found], request: SearchRequest) -> list[Translation]:
+    def _best(self, segments: Sequence[Segment], parts: Sequence[Found], request: SearchRequest) -> list[Translation]:
         """Return a text's n best translations, joined from its segments'."""
         settings = request.settings
-        joined = join(segments, found, self.tokenizer.target, settings.length_penalty, self.calibration)
+        joined = join(segments, parts, self.tokenizer.target, settings.length_penalty, self.calibration)
         ranked = least_risky(joined) if settings.mbr else joined
         return (ranked if settings.sampling else without_repeats(ranked))[: request.n_best]
 
@@ -346,7 +346,7 @@ class Translator:
             is_begun.append(True)
             rows = [hypothesis.ids for index in range(len(segments)) for hypothesis in hypotheses[index]]
             texts = iter(self.tokenizer.target.decode(rows))
-            return [[(one, next(texts)) for one in hypotheses[index]] for index in range(len(segments))]
+            return [[(hypothesis, next(texts)) for hypothesis in hypotheses[index]] for index in range(len(segments))]
 
         is_begun = list[bool]()  # only the first search begins texts
 
@@ -354,8 +354,8 @@ class Translator:
             texts = [segment.masked.restore(segment.text) for segment in segments]
             return self._alignments(
                 [
-                    ([segment], [one.ids], text, None)
-                    for segment, one, text in zip(segments, hypotheses, texts, strict=True)
+                    ([segment], [hypothesis.ids], text, None)
+                    for segment, hypothesis, text in zip(segments, hypotheses, texts, strict=True)
                 ],
                 request.settings.batch_tokens,
             )
@@ -405,9 +405,9 @@ class Translator:
     ) -> list[list[Translation]]:
         """Add an alignment to every translation of every text, from the attention to its own hypotheses' subwords."""
         rows = [
-            (of_text, [part.ids for part in one.parts], text.text, one.part_texts)
+            (of_text, [part.ids for part in translation.parts], text.text, translation.part_texts)
             for text, of_text, translations in zip(texts, segments, best, strict=True)
-            for one in translations
+            for translation in translations
         ]
         alignments = iter(self._alignments(rows, request.settings.batch_tokens))
         return [[dataclasses.replace(one, alignment=next(alignments)) for one in translations] for translations in best]
@@ -425,7 +425,7 @@ def _in_capitals(text: Text, usual: Text, translations: list[Translation]) -> li
     """Return translations in capitals if the text is in capitals and was translated as usual text."""
     if usual.text == text.text or not is_in_capitals(text.text):
         return translations
-    return [dataclasses.replace(one, text=one.text.upper()) for one in translations]
+    return [dataclasses.replace(translation, text=translation.text.upper()) for translation in translations]
 
 
 def _by_text(

@@ -78,10 +78,10 @@ def find_files(patterns: Sequence[str]) -> Iterator[Path]:
     """
     sources: dict[str, Path] = {}
     for pattern in patterns:
-        found = [*map(Path, sorted(glob.iglob(pattern, recursive=True)))]
-        if not any(path.is_file() for path in found):
+        paths = [*map(Path, sorted(glob.iglob(pattern, recursive=True)))]
+        if not any(path.is_file() for path in paths):
             raise UserError(f"--input {pattern} matches no file")
-        for path in found:
+        for path in paths:
             other = sources.get(path.name)
             if other is None or not other.is_file():
                 sources[path.name] = path

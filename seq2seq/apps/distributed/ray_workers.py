@@ -71,15 +71,15 @@ class RayWorkers:
         retries = {"max_restarts": _RETRIES, "max_task_retries": _RETRIES}
         actor = cast(Any, ray.remote)(num_cpus=num_cpus, num_gpus=num_gpus, **retries)(_Work)
         pool = [actor.remote(make) for _ in range(workers)]
-        running = {one.__ray_ready__.remote(): (one, -1) for one in pool for _ in range(_QUEUED)}
+        running = {worker.__ray_ready__.remote(): (worker, -1) for worker in pool for _ in range(_QUEUED)}
         results: dict[int, Any] = {}
         task = next(remaining, _END)
         while task is not _END or position < submitted:
             (done,), _ = ray.wait(list(running))
-            one, number = running.pop(done)
+            worker, number = running.pop(done)
             results[number] = done
             if task is not _END:
-                running[one.run.remote(pickle.dumps(task))] = one, submitted
+                running[worker.run.remote(pickle.dumps(task))] = worker, submitted
                 submitted, task = submitted + 1, next(remaining, _END)
             while position in results:
                 yield _take(results.pop(position))

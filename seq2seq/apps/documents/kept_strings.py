@@ -64,10 +64,10 @@ def prepare(texts: Sequence[Marked]) -> tuple[list[str], bool, Finish]:
     lifted = [Lifted(text) for text in texts]
     cut = [cut_marked(text.marked) for text in lifted]
     sentences = list(dict.fromkeys(sentence for parts in cut for sentence in parts[::2]))
-    worded = list(dict.fromkeys(one.text for one in sentences if _LETTER.search(hide(one.text, " "))))
+    worded = list(dict.fromkeys(sentence.text for sentence in sentences if _LETTER.search(hide(sentence.text, " "))))
 
     def finish(translations: Sequence[Translated]) -> list[Marked]:
-        words = {text: (text, None) for text in (one.text for one in sentences)} | _written(worded, translations)
+        words = {sentence.text: (sentence.text, None) for sentence in sentences} | _written(worded, translations)
         done = {sentence: _or_source(sentence, place(sentence, *words[sentence.text])) for sentence in sentences}
         joined = [join(part if i % 2 else done[part] for i, part in enumerate(parts)) for parts in cut]
         written = [text.put_back(translated) for text, translated in zip(lifted, joined, strict=True)]

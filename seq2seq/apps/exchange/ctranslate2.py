@@ -120,10 +120,10 @@ def to_spec(network: EncoderDecoder, tokenizer: Tokenizers) -> TransformerSpec:
     return spec
 
 
-def _scores(spec: TransformerSpec, sides: Tokenizers, one: Example) -> Tensor:
+def _scores(spec: TransformerSpec, sides: Tokenizers, batch: Example) -> Tensor:
     """Return CTranslate2's scores of an example in float32: 8 or 16 bits change the scores of any model."""
-    sources = [sides.source.tokens(ids) for ids in one.sources]
-    targets = [sides.target.tokens(ids) for ids in one.tgt_in[:, 1:].tolist()]
+    sources = [sides.source.tokens(ids) for ids in batch.sources]
+    targets = [sides.target.tokens(ids) for ids in batch.tgt_in[:, 1:].tolist()]
     with tempfile.TemporaryDirectory() as draft:
         spec.save(draft)
         translator = ctranslate2.Translator(draft, "cpu", compute_type="float32", intra_threads=1)

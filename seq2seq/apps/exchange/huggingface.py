@@ -81,10 +81,10 @@ def export_huggingface(bundle: Path, folder: Path) -> None:
 
 
 @torch.no_grad()
-def _scores(marian: MarianMTModel, sides: Tokenizers, one: Example) -> Tensor:
+def _scores(marian: MarianMTModel, sides: Tokenizers, batch: Example) -> Tensor:
     source, target = (torch.tensor(side.original_ids) for side in (sides.source, sides.target))
-    src, tgt_in, tgt_out = source[one.src], target[one.tgt_in], target[one.tgt_out]
-    logits = marian(input_ids=src, attention_mask=one.src != PAD, decoder_input_ids=tgt_in).logits
+    src, tgt_in, tgt_out = source[batch.src], target[batch.tgt_in], target[batch.tgt_out]
+    logits = marian(input_ids=src, attention_mask=batch.src != PAD, decoder_input_ids=tgt_in).logits
     return logits.log_softmax(-1).gather(-1, tgt_out[:, :, None])[:, :, 0]
 
 

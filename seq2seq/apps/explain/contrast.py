@@ -78,17 +78,17 @@ def contrast(translator: Translator, subject: Subject, word: int, other: str) ->
     def log_probs(translator: Translator) -> list[float]:
         engine, _ = require_transformer(translator)
         batches = engine.score(
-            [subject.src[:-1]] * 2, [[*before, *one] for one in both], translator.search.batch_tokens
+            [subject.src[:-1]] * 2, [[*before, *subwords] for subwords in both], translator.search.batch_tokens
         )
         scores = dict(pair for batch in batches for pair in batch)
         return [math.fsum(scores[i].log_probs[len(before) : len(before) + len(both[i])]) for i in range(2)]
 
     usual = log_probs(translator)
-    looks = [_looks(translator, subject, [*before, *one], len(one)) for one in both]
+    looks = [_looks(translator, subject, [*before, *subwords], len(subwords)) for subwords in both]
     evidence = []
-    for number, one in enumerate(source, start=1):
+    for number, source_word in enumerate(source, start=1):
         hidden = log_probs(changed(translator, Interventions([f"source.{number}"]), subject.source))
-        shares = (sum(looks[0][i] for i in one.subwords), sum(looks[1][i] for i in one.subwords))
+        shares = (sum(looks[0][i] for i in source_word.subwords), sum(looks[1][i] for i in source_word.subwords))
         evidence.append(Evidence(shares, (usual[0] - hidden[0], usual[1] - hidden[1])))
     return Contrast(word, texts, (usual[0], usual[1]), evidence)
 

@@ -54,8 +54,8 @@ def frame(body: str, style_sheets: Sequence[str], title: str, scripts: Sequence[
         worker: whether the page may start a Web Worker from its own text.
     """
     styles = "\n".join(style_sheets)
-    head = "".join(f"\n<script>{one}</script>" for one in scripts[:-1])
-    body += "".join(f'<script type="module">{one}</script>\n' for one in scripts[-1:])
+    head = "".join(f"\n<script>{code}</script>" for code in scripts[:-1])
+    body += "".join(f'<script type="module">{code}</script>\n' for code in scripts[-1:])
     rules = {
         "default-src": "'none'",
         "script-src": " ".join(map(_hash, scripts)) or "'none'",
@@ -87,8 +87,8 @@ def script(entry: str, folder: str = "apps/explain/viewer") -> str:
         if name in parts:
             return
         source = (files("seq2seq") / folder / f"{name}.js").read_text(encoding="utf-8")
-        for _, place, needed in _IMPORT.findall(source):
-            add(needed, folder if place == "./" else "apps/explain/viewer")
+        for _, prefix, needed in _IMPORT.findall(source):
+            add(needed, folder if prefix == "./" else "apps/explain/viewer")
         names = ", ".join(name for _, name in _EXPORT.findall(source))
         body = _EXPORT.sub(r"\1 \2", _IMPORT.sub(r"const \1 = \3_js;", source))
         left = _LEFT.search(body)

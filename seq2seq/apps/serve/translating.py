@@ -109,7 +109,7 @@ class TextTranslator:
 
         def write(rank: int) -> list[str]:
             translated = iter(finish([_at_rank(ranked[text], rank) for text in sentences]))
-            return [one.write(list(itertools.islice(translated, len(one.segments)))) for one in documents]
+            return [document.write([*itertools.islice(translated, len(document.segments))]) for document in documents]
 
         return [await self.worker.run(write, rank) for rank in range(options.n_best)], ranked
 
