@@ -109,10 +109,10 @@ def analyse(
     elif folder is not None and (folder.parent / "config.yaml").is_file():
         texts = training_sources(folder.parent)
     known = None if folder is None else words_of_run(folder.parent)
-    found = write_analysis(output, files, between, texts, translator, worst, known)
+    analysis = write_analysis(output, files, between, texts, translator, worst, known)
     if is_run:
         print(f"page: {output / PAGE}", file=sys.stderr)
-    shared.report(found, as_json, to_stderr=False)
+    shared.report(analysis, as_json, to_stderr=False)
 
 
 def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: Sequence[Path]) -> "list[Translated]":

@@ -160,8 +160,8 @@ def report_model(
         )
     else:
         best = [of_text[0] for of_text in translator.translate_nbest(source, 1)]
-        found = measure_reliability(best, reference)
-        shown, plain = found.table(), found.to_dict()
+        reliability = measure_reliability(best, reference)
+        shown, plain = reliability.table(), reliability.to_dict()
     if as_json:
         print(json.dumps(plain, ensure_ascii=False))
     else:

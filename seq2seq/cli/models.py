@@ -53,7 +53,7 @@ def average(output: options.NewFolder, model: Averaged = None, run: Run = None, 
         raise typer.BadParameter("give --model several times, or --run and --last")
     if output.exists():
         raise UserError(f"--output {output} is there already: choose another folder")
-    folders = [find_model(one) for one in model or []]  # first, because it is fast
+    folders = [find_model(path) for path in model or []]  # first, because it is fast
     from seq2seq.training.averaging import average_bundles, average_checkpoints
 
     if run is not None and last is not None:

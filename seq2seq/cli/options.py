@@ -107,10 +107,10 @@ class EngineChoice:
 class Application(typer.Typer):
     """Commands whose help is their docstring; every command has the option --debug, which `cli.main` reads."""
 
-    def __init__(self, told: str | None, *, no_args_is_help: bool = True, name: str | None = None) -> None:
+    def __init__(self, help_text: str | None, *, no_args_is_help: bool = True, name: str | None = None) -> None:
         super().__init__(
             name=name,
-            help=told,
+            help=help_text,
             no_args_is_help=no_args_is_help,
             add_completion=False,
             pretty_exceptions_enable=False,
@@ -121,13 +121,13 @@ class Application(typer.Typer):
         """Add a command; each paragraph of its docstring becomes one line, which the terminal wraps."""
 
         def add(command: Command) -> Command:
-            def without_debug(*, debug: bool, **given: Any) -> None:
-                command(**given)
+            def without_debug(*, debug: bool, **arguments: Any) -> None:
+                command(**arguments)
 
-            told = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(command) or "")
+            help_text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(command) or "")
             debug = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
             with_debug = with_parameters(command, without_debug, [debug])
-            return super(Application, self).command(name, help=told, **settings)(with_debug)
+            return super(Application, self).command(name, help=help_text, **settings)(with_debug)
 
         return add
 
@@ -140,7 +140,7 @@ class ManyValues(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option before each further value, and parse the words."""
-        lists = {flag for one in self.params if getattr(one, "multiple", False) for flag in one.opts}
+        lists = {flag for parameter in self.params if getattr(parameter, "multiple", False) for flag in parameter.opts}
         words: list[str] = []
         option = ""
         for word in args:
@@ -191,18 +191,18 @@ def options_of(
     comments = field_comments(schema)
     described = {field.name: (field.type, comments[field.name], field.default) for field in dataclasses.fields(schema)}
     described |= more or {}
-    made = [
+    options = [
         _option(panel, name, *described[name], has_default=has_defaults)
         for panel, names in panels.items()
         for name in names
     ]
 
     def replace(command: Command) -> Command:
-        def with_options(**given: Any) -> None:
-            values = {one.name: given.pop(one.name) for one in made}
-            command(**given, **{parameter: {name: value for name, value in values.items() if value is not None}})
+        def with_options(**arguments: Any) -> None:
+            values = {option.name: arguments.pop(option.name) for option in options}
+            command(**arguments, **{parameter: {name: value for name, value in values.items() if value is not None}})
 
-        return with_parameters(command, with_options, made, without=parameter)
+        return with_parameters(command, with_options, options, without=parameter)
 
     return replace
 
@@ -212,10 +212,10 @@ def _option(panel: str, name: str, kind: Any, comment: str, default: Any, *, has
     kind = int if kind == IntOrAuto else kind  # left out, it is `auto`
     flags = [f"--{name}/--no-{name}".replace("_", "-")] if kind is bool else []
     first = comment[0].upper() if comment[0].isascii() else comment[0]
-    told = f"{first}{comment[1:]}.".replace("[", "\\[")
+    help_text = f"{first}{comment[1:]}.".replace("[", "\\[")
     if not has_default:
-        kind, default, told = kind | None, None, f"{told} [dim]default: the model's[/dim]"
-    option = typer.Option(*flags, help=told, rich_help_panel=panel, show_default=has_default)
+        kind, default, help_text = kind | None, None, f"{help_text} [dim]default: the model's[/dim]"
+    option = typer.Option(*flags, help=help_text, rich_help_panel=panel, show_default=has_default)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
@@ -224,8 +224,8 @@ def with_parameters(
 ) -> Command:
     """Give a command's wrapper the command's name, docstring and keyword parameters, some added and one left out."""
     signature = inspect.signature(command)
-    own = [one for one in signature.parameters.values() if one.name != without]
-    kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != without]
+    kept = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
     functools.update_wrapper(wrapper, command)
     wrapper.__signature__ = signature.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
     wrapper.__annotations__ = {}  # Typer reads the annotations of the signature

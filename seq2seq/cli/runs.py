@@ -39,10 +39,10 @@ def runs(names: Names = None, folder: Folder = Path("runs"), as_json: options.As
     """
     from seq2seq.training.run_files import list_runs
 
-    found = list_runs(folder)
-    if not found:
+    saved = list_runs(folder)
+    if not saved:
         raise UserError(f"--runs {folder} has no run: train one with `{train_command()}`")
-    chosen = choose(found, names) if names else found
+    chosen = choose(saved, names) if names else saved
     differing = differing_settings(chosen) if names else {}
     if as_json:
         entries = [asdict(run) | {"folder": str(run.folder)} for run in chosen]
@@ -51,16 +51,16 @@ def runs(names: Names = None, folder: Folder = Path("runs"), as_json: options.As
                 entry["differing_settings"] = {key: values[number] for key, values in differing.items()}
         print(json.dumps(entries, indent=2, ensure_ascii=False))
     else:
-        print_table(comparison_table(chosen, differing) if names else list_table(found))
+        print_table(comparison_table(chosen, differing) if names else list_table(saved))
 
 
-def choose(found: Sequence["SavedRun"], names: Sequence[str]) -> list["SavedRun"]:
+def choose(saved: Sequence["SavedRun"], names: Sequence[str]) -> list["SavedRun"]:
     """Return the runs of these names or folders, each once.
 
     Raises:
         UserError: a run does not exist.
     """
-    by_name = {key: run for run in found for key in (run.name, str(run.folder))}
+    by_name = {key: run for run in saved for key in (run.name, str(run.folder))}
     chosen = {}
     for name in names:
         run = by_name.get(name.rstrip("/"))
@@ -89,7 +89,7 @@ def print_table(table: "Table") -> None:
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
-def list_table(found: Sequence["SavedRun"]) -> "Table":
+def list_table(saved: Sequence["SavedRun"]) -> "Table":
     """Return a table with a line for each run."""
     from rich.table import Table
 
@@ -99,7 +99,7 @@ def list_table(found: Sequence["SavedRun"]) -> "Table":
             table.add_column(heading, overflow="fold")
         else:
             table.add_column(heading, justify="right", no_wrap=True)
-    for run in found:
+    for run in saved:
         best = run.validation
         loss, bleu = (number(best.loss, 3), number(best.bleu, 1)) if best else ("", "")
         tests = ", ".join(f"{name} {value:.1f}" for name, value in run.tests.items())

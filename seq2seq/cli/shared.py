@@ -44,10 +44,10 @@ class Job:
         return (Text(source, self.prefix, self.phrases) for source in sources)
 
 
-def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[Path]:
+def choose_models(folders: Sequence[Path] | None, *, shown: bool = True) -> list[Path]:
     """Return the bundles that a user named; if none, return the newest or the published one and name it on stderr."""
-    if given:
-        return [find_model(one) for one in given]
+    if folders:
+        return [find_model(folder) for folder in folders]
     newest = find_model(None)
     path = newest.resolve()  # runs/latest is a link to a run
     if shown:
@@ -149,10 +149,10 @@ def translate(
         if workers > 1:
             from seq2seq.apps.distributed import processes
 
-            found = processes.stream(job.translator, texts, job.request, workers, first_line=start + 1)
+            translated = processes.stream(job.translator, texts, job.request, workers, first_line=start + 1)
         else:
-            found = job.translator.stream(texts, job.request, first_line=start + 1, on_progress=advance)
-        for number, (source, best) in enumerate(zip(to_show, found, strict=True), start=start + 1):
+            translated = job.translator.stream(texts, job.request, first_line=start + 1, on_progress=advance)
+        for number, (source, best) in enumerate(zip(to_show, translated, strict=True), start=start + 1):
             if workers > 1 and advance is not None:
                 advance(1)
             for line in (render or show)(job, number, source, best):
@@ -168,14 +168,14 @@ def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> I
     """Yield a source's translations as lines, in the job's format."""
     if job.as_json:
         plain: list[dict[str, Any]] = [
-            {"translation": one.text, "score": one.score, "normalised_score": one.normalised_score}
-            | {"confidence": one.confidence and round(one.confidence, 4)}
-            | ({} if one.alignment is None else {"alignment": one.alignment})
-            for one in best
+            {"translation": entry.text, "score": entry.score, "normalised_score": entry.normalised_score}
+            | {"confidence": entry.confidence and round(entry.confidence, 4)}
+            | ({} if entry.alignment is None else {"alignment": entry.alignment})
+            for entry in best
         ]
         yield json.dumps({"line": number, "source": source, **plain[0], "n_best": plain}, ensure_ascii=False)
     elif job.request.n_best > 1:
-        yield from (f"{number} ||| {one.text} ||| {one.normalised_score:.4f}" for one in best)
+        yield from (f"{number} ||| {entry.text} ||| {entry.normalised_score:.4f}" for entry in best)
     else:
         yield best[0].text
 

@@ -56,16 +56,16 @@ def shortlist(
     tokenizer = load_tokenizers(bundle)
     if prepared.tokenizer.digest != tokenizer.digest:
         raise UserError(f"the texts of {run} have changed since its training: restore the files that data.train names")
-    found = learn_shortlist(prepared.train, tokenizer, best=best, frequent=frequent)
-    found.save(output)
+    learnt = learn_shortlist(prepared.train, tokenizer, best=best, frequent=frequent)
+    learnt.save(output)
     if vmap is not None:
         with open_output(vmap) as out:
-            for line in found.vmap(tokenizer.target.tokens(range(tokenizer.target.vocab_size))):
+            for line in learnt.vmap(tokenizer.target.tokens(range(tokenizer.target.vocab_size))):
                 out(line)
-    of_each = len(found.targets) / max(1, int((found.offsets[1:] > found.offsets[:-1]).sum()))
-    size = len(found.by_frequency)
+    of_each = len(learnt.targets) / max(1, int((learnt.offsets[1:] > learnt.offsets[:-1]).sum()))
+    size = len(learnt.by_frequency)
     print(
-        f"{output}: {len(found.always):,} of {size:,} subwords for every text, and {of_each:.0f} for a "
+        f"{output}: {len(learnt.always):,} of {size:,} subwords for every text, and {of_each:.0f} for a "
         f"source subword; from {len(prepared.train):,} pairs",
         file=sys.stderr,
     )

@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     With --debug, errors show their traceback.
     """
     own = list(sys.argv)
-    given = own[1:] if arguments is None else list(arguments)
-    is_debug, words = "--debug" in given, [word for word in given if word != "--debug"]
+    all_words = own[1:] if arguments is None else list(arguments)
+    is_debug, words = "--debug" in all_words, [word for word in all_words if word != "--debug"]
     os.environ["SEQ2SEQ_HOME"] = str(home())  # conf/ refers to it
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach the handler below
     with one_line_errors(is_debug=is_debug), standard_streams():

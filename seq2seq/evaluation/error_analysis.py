@@ -129,9 +129,9 @@ class Analysis:
         for heading in ("sentences", "BLEU", "chrF++"):
             scores.add_column(heading, justify="right")
         for by, groups in self.groups.items():
-            for place, one in enumerate(groups):
-                row = (escape(one.name), f"{one.num_sentences:,}", f"{one.bleu:.1f}", f"{one.chrf:.1f}")
-                scores.add_row("" if place else GROUPS[by], *row, end_section=place == len(groups) - 1)
+            for number, group in enumerate(groups):
+                row = (escape(group.name), f"{group.num_sentences:,}", f"{group.bleu:.1f}", f"{group.chrf:.1f}")
+                scores.add_row("" if number else GROUPS[by], *row, end_section=number == len(groups) - 1)
         faults = Table("fault", "lines", "share", "worst lines")
         for fault in self.faults:
             lines = ", ".join(self.place(line) for line in fault.worst[:SHOWN])
@@ -146,7 +146,7 @@ class Analysis:
         """Return how many words are invented, and the most frequent ones, as a text; empty if no words are known."""
         if self.invented is None:
             return ""
-        each = (f"{one.word} ({one.count}, line {self.place(one.line)})" for one in self.invented.most_frequent)
+        each = (f"{entry.word} ({entry.count}, line {self.place(entry.line)})" for entry in self.invented.most_frequent)
         shares = f"{self.invented.share:.1%} of the words, {self.invented.of_references:.1%} of the references' words"
         return f"invented words: {shares}" + (f"; most frequent: {', '.join(each)}" if self.invented.share else "")
 
@@ -179,22 +179,22 @@ def analyse(
     Raises:
         UserError: sources, hypotheses and references differ in number, or there are none.
     """
-    for one in files:
-        require_same_length(len(one.hypotheses), len(one.references))
-        require_same_length(len(one.hypotheses), len(one.sources), against="input")
-    texts = [Triple(*three) for one in files for three in zip(one.sources, one.hypotheses, one.references, strict=True)]
-    places = [(one.name, number) for one in files for number in range(1, len(one.sources) + 1)]
+    for file in files:
+        require_same_length(len(file.hypotheses), len(file.references))
+        require_same_length(len(file.hypotheses), len(file.sources), against="input")
+    texts = [Triple(*row) for file in files for row in zip(file.sources, file.hypotheses, file.references, strict=True)]
+    places = [(file.name, number) for file in files for number in range(1, len(file.sources) + 1)]
     scorer = _Scorer([text.hypothesis for text in texts], [text.reference for text in texts], tgt_lang)
     grouped = {"length": in_ranges([len(text.source.split()) for text in texts], LENGTHS)}
     if frequencies is not None:
         ranges = in_ranges([_rarest(text.source, frequencies) for text in texts], RARITY)
         grouped["rarity"] = [("unseen" if name == "0" else name, lines) for name, lines in ranges]
     if len(files) > 1:
-        names = dict.fromkeys(one.name for one in files)
+        names = dict.fromkeys(file.name for file in files)
         grouped["file"] = [(name, [i for i, place in enumerate(places) if place[0] == name]) for name in names]
-    found, checked = _find_faults(texts, make_checks(texts, src_lang, tgt_lang, known), focus)
+    line_faults, checked = _find_faults(texts, make_checks(texts, src_lang, tgt_lang, known), focus)
     lines = [
-        Line(*places[i], scorer.score("chrf", [i]), found[i], text.source, text.hypothesis, text.reference)
+        Line(*places[i], scorer.score("chrf", [i]), line_faults[i], text.source, text.hypothesis, text.reference)
         for i, text in enumerate(texts)
     ]
     lines.sort(key=lambda line: line.chrf)
@@ -228,13 +228,13 @@ def in_ranges(values: Sequence[int | None], starts: Sequence[int]) -> list[tuple
 
     Empty ranges are left out. Values that are None or below the first start are in no range.
     """
-    found = []
+    ranges = []
     for first, end in zip(starts, (*starts[1:], None), strict=True):
-        inside = [i for i, one in enumerate(values) if one is not None and first <= one and (end is None or one < end)]
+        inside = [i for i, n in enumerate(values) if n is not None and first <= n and (end is None or n < end)]
         name = f"{first}+" if end is None else f"{first}–{end - 1}" if end - 1 > first else str(first)
         if inside:
-            found.append((name, inside))
-    return found
+            ranges.append((name, inside))
+    return ranges
 
 
 class _Scorer:
@@ -261,9 +261,9 @@ def _rarest(source: str, frequencies: Mapping[str, int]) -> int | None:
 
 def _count_invented(lines: Sequence[Line], known: Collection[str], most: int) -> InventedWords:
     """Count the invented words of lines that are sorted by chrF++; return at most `most` of the words."""
-    found = [(word, line) for line in lines for word in invented_words(line.source, line.hypothesis, known)]
-    worst = dict(reversed(found))
-    counts = Counter(word for word, _ in found).most_common(most)
+    occurrences = [(word, line) for line in lines for word in invented_words(line.source, line.hypothesis, known)]
+    worst = dict(reversed(occurrences))
+    counts = Counter(word for word, _ in occurrences).most_common(most)
     return InventedWords(
         invented_share([(line.source, line.hypothesis) for line in lines], known),
         invented_share([(line.source, line.reference) for line in lines], known),
@@ -275,14 +275,14 @@ def _find_faults(
     texts: Sequence[Triple], checks: Mapping[str, Check], focus: Sequence[Focus | None] | None
 ) -> tuple[list[dict[str, str]], dict[str, int]]:
     """Return every line's faults, and how many lines were checked for each fault."""
-    found = [{name: told for name, check in checks.items() if (told := check(text)) is not None} for text in texts]
+    faults = [{name: proof for name, check in checks.items() if (proof := check(text)) is not None} for text in texts]
     checked = dict.fromkeys(checks, len(texts))
     if focus is not None:
-        checked["inattention"] = sum(one is not None for one in focus)
-        for faults, one in zip(found, focus, strict=True):
-            if one is not None and one.ignored >= INATTENTIVE:
-                faults["inattention"] = f"{one.ignored:.0%} of the source ignored, entropy {one.entropy:.1f} nats"
-    return found, {name: checked[name] for name in FAULTS if name in checked}
+        checked["inattention"] = sum(view is not None for view in focus)
+        for of_line, view in zip(faults, focus, strict=True):
+            if view is not None and view.ignored >= INATTENTIVE:
+                of_line["inattention"] = f"{view.ignored:.0%} of the source ignored, entropy {view.entropy:.1f} nats"
+    return faults, {name: checked[name] for name in FAULTS if name in checked}
 
 
 def _left_out(

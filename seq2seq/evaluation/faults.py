@@ -88,7 +88,7 @@ def invented_words(source: str, text: str, known: Collection[str]) -> list[str]:
 def invented_share(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> float:
     """Return the share of invented words among all words of translations or references; pairs begin with the source."""
     counts = [(len(invented_words(source, text, known)), len(words(text))) for source, text in pairs]
-    return sum(found for found, _ in counts) / max(1, sum(total for _, total in counts))
+    return sum(invented for invented, _ in counts) / max(1, sum(total for _, total in counts))
 
 
 def make_checks(
@@ -126,24 +126,24 @@ def _untranslated(triples: Sequence[Triple]) -> Check:
     foreign = {word for word, count in sources.items() if 2 * references[word] < count}
 
     def check(triple: Triple) -> str | None:
-        source, found, reference = (list(map(_lower, words(text))) for text in triple)
+        source, hypothesis, reference = (list(map(_lower, words(text))) for text in triple)
         copyable = foreign.intersection(source).difference(reference)
-        copies = [word for word in found if word in copyable]
-        return " ".join(copies) if copies and 2 * len(copies) >= len(found) else None
+        copies = [word for word in hypothesis if word in copyable]
+        return " ".join(copies) if copies and 2 * len(copies) >= len(hypothesis) else None
 
     return check
 
 
 def _repetition(triple: Triple) -> str | None:
-    source, found, reference = (_TOKEN.findall(text.lower()) for text in triple)
+    source, hypothesis, reference = (_TOKEN.findall(text.lower()) for text in triple)
     for size in range(1, LONGEST_REPEATED + 1):
-        repeated = _repeated(found, size)
+        repeated = _repeated(hypothesis, size)
         if repeated and not _repeated(source, size) and not _repeated(reference, size):
             return " ".join(repeated)
     letters = [_LETTERS.search(text.lower()) for text in triple]
     if letters[1] and not (letters[0] or letters[2]):
         return letters[1][0]
-    most = _most_frequent_pair(found)
+    most = _most_frequent_pair(hypothesis)
     other = max(_most_frequent_pair(tokens)[1] for tokens in (source, reference))
     return f"{most[0]} ({most[1]} times)" if most[1] >= max(3, other + 2) else None
 
@@ -159,20 +159,20 @@ def _repeated(tokens: Sequence[str], size: int) -> list[str]:
 
 def _most_frequent_pair(tokens: Sequence[str]) -> tuple[str, int]:
     """Return the pair of neighbouring words that occurs most often, and how often."""
-    counts = Counter(f"{one} {two}" for one, two in pairwise(tokens) if one.isalpha() and two.isalpha())
+    counts = Counter(f"{left} {right}" for left, right in pairwise(tokens) if left.isalpha() and right.isalpha())
     return next(iter(counts.most_common(1)), ("", 0))
 
 
 def _too_long(triple: Triple) -> str | None:
-    source, found, reference = map(len, triple)
-    is_long = found > 2 * source + MARGIN and found > 1.5 * reference
-    return f"{found} characters for {source}" if is_long else None
+    source, hypothesis, reference = map(len, triple)
+    is_long = hypothesis > 2 * source + MARGIN and hypothesis > 1.5 * reference
+    return f"{hypothesis} characters for {source}" if is_long else None
 
 
 def _too_short(triple: Triple) -> str | None:
-    source, found, reference = map(len, triple)
-    is_short = (not found or 2 * found + MARGIN < source) and 1.5 * found < reference
-    return f"{found} characters for {source}" if is_short else None
+    source, hypothesis, reference = map(len, triple)
+    is_short = (not hypothesis or 2 * hypothesis + MARGIN < source) and 1.5 * hypothesis < reference
+    return f"{hypothesis} characters for {source}" if is_short else None
 
 
 def _missing_name(triples: Sequence[Triple]) -> Check:
@@ -182,8 +182,8 @@ def _missing_name(triples: Sequence[Triple]) -> Check:
     names = {name for name in inside if name[0].isupper() and _lower(name) not in lower}
 
     def check(triple: Triple) -> str | None:
-        source, found, reference = map(words, triple)
-        kept, there = set(reference), set(map(_lower, found))
+        source, hypothesis, reference = map(words, triple)
+        kept, there = set(reference), set(map(_lower, hypothesis))
         return " ".join(dict.fromkeys(w for w in source if w in names & kept and _lower(w) not in there)) or None
 
     return check
@@ -219,9 +219,9 @@ def _digits_of(number: str) -> str:
 
 
 def _doubled_number(triple: Triple) -> str | None:
-    source, found, reference = map(_count_numbers, triple)
+    source, hypothesis, reference = map(_count_numbers, triple)
     numbers = ((number, _digits_of(number)) for number in _DIGITS.findall(triple.hypothesis))
-    return _joined(number for number, key in numbers if found[key] > max(source[key], reference[key]) > 0)
+    return _joined(number for number, key in numbers if hypothesis[key] > max(source[key], reference[key]) > 0)
 
 
 def _count_numbers(text: str) -> Counter[str]:
@@ -230,13 +230,13 @@ def _count_numbers(text: str) -> Counter[str]:
 
 
 def _negation(triple: Triple, languages: Languages) -> str | None:
-    source, found, reference = (
+    source, hypothesis, reference = (
         language.negation.search(_TAG.sub("", _lower(text).replace("’", "'")))
         for text, language in zip(triple, languages, strict=True)
     )
-    if source and reference and not found:
+    if source and reference and not hypothesis:
         return f"lost: {source[0]}"
-    return f"added: {found[0]}" if found and not (source or reference) else None
+    return f"added: {hypothesis[0]}" if hypothesis and not (source or reference) else None
 
 
 def _lower(text: str) -> str:

@@ -93,12 +93,12 @@ def score(hypotheses: Sequence[str], *references: Sequence[str], language: str =
     Raises:
         UserError: the numbers of hypotheses and references differ, or there are none.
     """
-    for one in references:
-        require_same_length(len(hypotheses), len(one))
+    for reference in references:
+        require_same_length(len(hypotheses), len(reference))
     values = []
     for _, make in METRICS.values():
         metric = make(language)
-        value = metric.corpus_score(list(hypotheses), [list(one) for one in references]).score
+        value = metric.corpus_score(list(hypotheses), [list(reference) for reference in references]).score
         values.append(Score(value, str(metric.get_signature())))
     return Scores(*values, num_sentences=len(hypotheses))
 

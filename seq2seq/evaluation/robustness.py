@@ -63,7 +63,7 @@ def make_probes(pairs: Pairs, count: int = PROBES, seed: int = 1) -> dict[str, l
     Raises:
         UserError: no probe can be made of these pairs.
     """
-    made: dict[str, list[Probe]] = {}
+    families: dict[str, list[Probe]] = {}
     for name, make in _FAMILIES.items():
         rng, of_family = random.Random(f"{seed} {name}"), dict[str, Probe]()
         order = list(range(len(pairs)))
@@ -74,10 +74,10 @@ def make_probes(pairs: Pairs, count: int = PROBES, seed: int = 1) -> dict[str, l
                 of_family.setdefault(probe.text, probe)
             if len(of_family) == max(1, count // len(_FAMILIES)):
                 break
-        made[name] = list(of_family.values())
-    if not any(made.values()):
+        families[name] = list(of_family.values())
+    if not any(families.values()):
         raise UserError("no probe can be made of this test set: it needs sentences of three words")
-    return {name: probes for name, probes in made.items() if probes}
+    return {name: probes for name, probes in families.items() if probes}
 
 
 def measure(
@@ -91,27 +91,27 @@ def measure(
     known are the words of the training text's targets in lower case; None: invented words are not counted.
     """
     texts = dict.fromkeys(text for family in probes.values() for probe in family for text in (probe.text, *probe.plain))
-    found = dict(zip(texts, translate(list(texts)), strict=True))
-    return {name: _measure_family(family, found, tgt_lang, known) for name, family in probes.items()}
+    output = dict(zip(texts, translate(list(texts)), strict=True))
+    return {name: _measure_family(family, output, tgt_lang, known) for name, family in probes.items()}
 
 
 def _measure_family(
-    probes: Sequence[Probe], found: Mapping[str, str], tgt_lang: str, known: Collection[str] | None
+    probes: Sequence[Probe], output: Mapping[str, str], tgt_lang: str, known: Collection[str] | None
 ) -> Family:
     scored = [probe for probe in probes if probe.reference is not None]
     references = [[probe.reference or "" for probe in scored]]
     chrf = CHRF(word_order=2, lowercase=True)
-    both = ([found[probe.text] for probe in scored], [" ".join(found[one] for one in probe.plain) for probe in scored])
-    scores = [round(chrf.corpus_score(one, references).score, 2) if scored else None for one in both]
+    both = ([output[probe.text] for probe in scored], [" ".join(output[text] for text in p.plain) for p in scored])
+    scores = [round(chrf.corpus_score(texts, references).score, 2) if scored else None for texts in both]
     return Family(
         len(probes),
-        sum(has_loop(probe.text, found[probe.text]) for probe in probes),
-        sum(bool(lost_numbers(_without(probe.text, probe.kept), found[probe.text], tgt_lang)) for probe in probes),
-        sum(any(part not in found[probe.text] for part in probe.kept) for probe in probes),
-        sum(found[probe.text].strip() == probe.text.strip() and len(words(probe.text)) > 2 for probe in probes),
+        sum(has_loop(probe.text, output[probe.text]) for probe in probes),
+        sum(bool(lost_numbers(_without(probe.text, probe.kept), output[probe.text], tgt_lang)) for probe in probes),
+        sum(any(part not in output[probe.text] for part in probe.kept) for probe in probes),
+        sum(output[probe.text].strip() == probe.text.strip() and len(words(probe.text)) > 2 for probe in probes),
         scores[0],
         scores[1],
-        None if known is None else round(100 * invented_share([(p.text, found[p.text]) for p in probes], known), 2),
+        None if known is None else round(100 * invented_share([(p.text, output[p.text]) for p in probes], known), 2),
     )
 
 
@@ -130,8 +130,8 @@ def _without(text: str, parts: Sequence[str]) -> str:
 
 
 def _single_word(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
-    found = [word for word in words(pairs[index][0]) if len(word) > 1]
-    return Probe(rng.choice(found), (pairs[index][0],)) if found else None
+    candidates = [word for word in words(pairs[index][0]) if len(word) > 1]
+    return Probe(rng.choice(candidates), (pairs[index][0],)) if candidates else None
 
 
 def _capitals(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
@@ -176,8 +176,8 @@ def _repeated_words(pairs: Pairs, index: int, rng: random.Random) -> Probe | Non
     parts = source.split()
     if len(parts) < 3:
         return None
-    place = rng.randrange(len(parts) - 1)
-    parts[place : place + 1] = [parts[place]] * rng.randrange(2, 9)
+    position = rng.randrange(len(parts) - 1)
+    parts[position : position + 1] = [parts[position]] * rng.randrange(2, 9)
     return Probe(" ".join(parts), (source,))
 
 

@@ -69,11 +69,11 @@ class Comparison:
         for metric, scores in self.metrics.items():
             name = METRICS[metric][0]
             signatures.add_row(name, scores.signature)
-            for number, (system, one) in enumerate(zip(names, scores.systems, strict=True)):
-                row = [f"{one.value:.1f}", f"{one.mean - one.interval:.1f}–{one.mean + one.interval:.1f}"]
+            for number, (system, score) in enumerate(zip(names, scores.systems, strict=True)):
+                row = [f"{score.value:.1f}", f"{score.mean - score.interval:.1f}–{score.mean + score.interval:.1f}"]
                 if number:
-                    row.append(f"{one.value - scores.systems[0].value:+.1f}")
-                    row += [_show(p) for p in (one.bootstrap_p, one.randomisation_p)]
+                    row.append(f"{score.value - scores.systems[0].value:+.1f}")
+                    row += [_show(p) for p in (score.bootstrap_p, score.randomisation_p)]
                 elif is_compared:
                     row.append("baseline")
                 table.add_row("" if number else name, system, *row, end_section=number == len(names) - 1)
@@ -108,31 +108,31 @@ def compare(
     """
     seed = read_seed()
     for _, translations in systems:
-        for one in references:
-            require_same_length(len(translations), len(one))
+        for reference in references:
+            require_same_length(len(translations), len(reference))
     lines: list[tuple[str, Sequence[str]]] = [(name, tuple(translations)) for name, translations in systems]
     texts = tuple(map(tuple, references))
-    made: dict[str, Any] = {name: make(language) for name, (_, make) in METRICS.items() if name in metrics}
-    for metric in made.values():
+    chosen: dict[str, Any] = {name: make(language) for name, (_, make) in METRICS.items() if name in metrics}
+    for metric in chosen.values():
         _read_once(metric)
     try:
-        signatures, bootstrap = PairedTest(lines, made, texts, "bs", samples)()
+        signatures, bootstrap = PairedTest(lines, chosen, texts, "bs", samples)()
         randomisation = {
             name: [randomise(metric, lines[0][1], system, texts, trials, seed) for _, system in lines[1:]]
-            for name, metric in made.items()
+            for name, metric in chosen.items()
         }
     except (MemoryError, OverflowError) as error:
         raise UserError(
             f"{samples:,} samples of {len(texts[0]):,} lines do not fit into memory: "
             "give `seq2seq evaluate` fewer, with --samples"
         ) from error
-    found = {}
-    for name, (key, signature) in zip(made, signatures.items(), strict=True):
+    scores = {}
+    for name, (key, signature) in zip(chosen, signatures.items(), strict=True):
         if len(systems) > 1:
             signature.update("ar", trials)
         pairs = zip(bootstrap[key], [None, *randomisation[name]], strict=True)
-        found[name] = MetricScores(str(signature), [_system_score(*pair, bootstrap[key][0]) for pair in pairs])
-    return Comparison([name for name, _ in systems], found, len(texts[0]), len(texts))
+        scores[name] = MetricScores(str(signature), [_system_score(*pair, bootstrap[key][0]) for pair in pairs])
+    return Comparison([name for name, _ in systems], scores, len(texts[0]), len(texts))
 
 
 def randomise(
@@ -148,10 +148,10 @@ def randomise(
     Each trial swaps the two translations of every line with a probability of one half. The p-value is the share of
     trials whose difference is at least as large as the systems' own, which counts as a trial, too.
     """
-    theirs, ours = (np.asarray(metric._extract_corpus_statistics(one, references)) for one in (baseline, system))
+    theirs, ours = (np.asarray(metric._extract_corpus_statistics(texts, references)) for texts in (baseline, system))
 
-    def difference(one: Any, other: Any) -> float:
-        return abs(metric._compute_score_from_stats(one).score - metric._compute_score_from_stats(other).score)
+    def difference(left: Any, right: Any) -> float:
+        return abs(metric._compute_score_from_stats(left).score - metric._compute_score_from_stats(right).score)
 
     total = theirs.sum(0) + ours.sum(0)
     observed = difference(theirs.sum(0), ours.sum(0)) - 1e-9  # equal sums can differ by rounding
@@ -159,22 +159,22 @@ def randomise(
     for begin in range(0, trials, TRIALS_AT_ONCE):
         swapped = draw.integers(2, size=(min(TRIALS_AT_ONCE, trials - begin), len(ours)), dtype=bool)
         swaps = swapped @ theirs + ~swapped @ ours
-        as_large += sum(difference(one, total - one) >= observed for one in swaps)
+        as_large += sum(difference(swap, total - swap) >= observed for swap in swaps)
     return (as_large + 1) / (trials + 1)
 
 
 def read_seed() -> int | None:
     """Return the seed of both tests: SACREBLEU_SEED, or sacreBLEU's default; None: a new seed each time."""
-    given = os.environ.get("SACREBLEU_SEED", "12345")
-    if given.lower() == "none":
+    value = os.environ.get("SACREBLEU_SEED", "12345")
+    if value.lower() == "none":
         return None
     try:
-        seed = int(given)
+        seed = int(value)
     except ValueError:
         seed = 0
     if seed < 1:  # sacreBLEU takes 0 for no seed
         raise UserError(
-            f"the environment variable SACREBLEU_SEED is {shorten(given)!r}, which is no seed: set it to a whole "
+            f"the environment variable SACREBLEU_SEED is {shorten(value)!r}, which is no seed: set it to a whole "
             "number of 1 or more, or to none (a new seed each time), or unset it (12345)"
         )
     return seed

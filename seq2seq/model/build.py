@@ -39,7 +39,7 @@ class _WithoutRandomValues(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        given: Mapping[str, Any] = kwargs or {}
+        keywords: Mapping[str, Any] = kwargs or {}
         if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == "torch.nn.init":
-            return args[0] if args else given["tensor"]
-        return func(*args, **given)
+            return args[0] if args else keywords["tensor"]
+        return func(*args, **keywords)

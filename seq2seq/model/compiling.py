@@ -73,8 +73,8 @@ def _compile(command: list[str], folder: Path, stem: str) -> Path:
             ctypes.CDLL(str(draft)).block_size()  # fails if the library is for another processor
             return draft.replace(folder / _name(stem, draft))
     except (OSError, AttributeError) as error:
-        told = f"cannot keep compiled code in {folder} ({error}): set SEQ2SEQ_CACHE to another folder"
-        raise UserError(told) from error
+        message = f"cannot keep compiled code in {folder} ({error}): set SEQ2SEQ_CACHE to another folder"
+        raise UserError(message) from error
 
 
 def _run(command: list[str]) -> bytes:
@@ -83,8 +83,8 @@ def _run(command: list[str]) -> bytes:
     except OSError as error:
         raise UserError(f"{command[0]} cannot be run ({error.strerror}): use --compile off") from error
     if done.returncode:
-        told = shorten(done.stderr.decode(errors="replace").strip() or f"status {done.returncode}")
-        raise UserError(f"{command[0]} cannot compile {_SOURCE}: {told}: use --compile off")
+        reason = shorten(done.stderr.decode(errors="replace").strip() or f"status {done.returncode}")
+        raise UserError(f"{command[0]} cannot compile {_SOURCE}: {reason}: use --compile off")
     return done.stdout
 
 

@@ -41,4 +41,4 @@ class Ensemble:
 
 def mean_log_probs(logits: Sequence[Float[Tensor, "*rows v"]]) -> Float[Tensor, "*rows v"]:
     """Return the log of the members' mean probability (nats)."""
-    return torch.stack([one.float().log_softmax(-1) for one in logits]).logsumexp(0) - math.log(len(logits))
+    return torch.stack([member.float().log_softmax(-1) for member in logits]).logsumexp(0) - math.log(len(logits))

@@ -45,7 +45,7 @@ def require_compilable(model: EncoderDecoder, dtype: torch.dtype) -> Transformer
     if dtype != torch.float32 or weights != {("cpu", torch.float32)}:
         raise UserError("--compile on is for the CPU in float32: leave it out")
     modules = chain(*(layer.modules() for layer in model.decoder_layers), [model.decoder_norm])
-    if not all(type(one) in KNOWN for one in modules):
+    if not all(type(module) in KNOWN for module in modules):
         raise UserError("--compile on is for unchanged layers, and this model has others: leave it out")
     return model
 
@@ -111,7 +111,7 @@ class NativeState:
 
     def __init__(self, memory: list[Float[Tensor, "b s d"]], lengths: Int64[np.ndarray, " b"]) -> None:
         self.memory, self.lengths = memory, lengths
-        self.pointers = (ctypes.c_void_p * len(memory))(*(one.data_ptr() for one in memory))
+        self.pointers = (ctypes.c_void_p * len(memory))(*(tensor.data_ptr() for tensor in memory))
         self.slots = memory[0].new_empty(len(memory) // 2, 2, 0, memory[0].shape[2])
         self.sentence = np.arange(len(lengths))
         self.past = np.empty((len(lengths), 0), np.int64)
@@ -183,11 +183,11 @@ class NativeDecoder:
 
     def begin(self, state: DecoderState) -> NativeState:
         """Return the state before the first target token, made from the textbook's."""
-        memory = [one.transpose(1, 2).flatten(2).contiguous() for layer in state.memory for one in layer]
+        memory = [tensor.transpose(1, 2).flatten(2).contiguous() for layer in state.memory for tensor in layer]
         mask = state.memory_mask[:, 0, 0]
         if (mask[:, 1:] > mask[:, :-1]).any():  # attention knows no order: the positions that are masked go last
             order = mask.byte().sort(dim=1, descending=True, stable=True).indices[:, :, None]
-            memory = [one.gather(1, order.expand_as(one)) for one in memory]
+            memory = [tensor.gather(1, order.expand_as(tensor)) for tensor in memory]
         return NativeState(memory, mask.sum(1).numpy())
 
     def step(self, last: Int[Tensor, " n"], state: NativeState) -> tuple[Float[Tensor, "n v"], NativeState]:
@@ -244,7 +244,7 @@ class NativeDecoder:
         values, tokens = (torch.empty(rows, count, dtype=dtype) for dtype in (torch.float32, torch.long))
 
         def find(first: int, end: int) -> None:
-            addresses = [one[first:end].data_ptr() for one in (logits, forbidden, values, tokens)]
+            addresses = [tensor[first:end].data_ptr() for tensor in (logits, forbidden, values, tokens)]
             self._library.best_next(end - first, size, count, *addresses)
 
         self._share(find, rows)
@@ -302,7 +302,7 @@ def lay_out_norm(module: nn.Module) -> Norm:
 
 def tensors_of(part: Map | Norm) -> list[Tensor]:
     """Return the tensors of a map or a normalisation."""
-    return [one for one in (part.weight, part.bias) if one is not None]
+    return [tensor for tensor in (part.weight, part.bias) if tensor is not None]
 
 
 def _map(layout: Map) -> _Map:

@@ -31,11 +31,11 @@ class DecoderState:
 
     def reorder(self, rows: Int[Tensor, "b w"]) -> "DecoderState":
         """Return the state of the given rows: a line for each sentence that goes on, in order, with its w rows."""
-        past = tuple(one.select(rows.flatten()) for one in self.past)
+        past = tuple(layer.select(rows.flatten()) for layer in self.past)
         if len(rows) == len(self.memory_mask):
             return replace(self, past=past)
         sentences = sentences_of(rows, self.past[0].keys, self.memory_mask)
-        memory = tuple(one.select(sentences) for one in self.memory)
+        memory = tuple(layer.select(sentences) for layer in self.memory)
         return DecoderState(memory, self.memory_mask.index_select(0, sentences), past)
 
 

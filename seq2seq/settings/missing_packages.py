@@ -44,8 +44,8 @@ def install_command(extra: str) -> str:
 
 def packages_of(extra: str) -> list[str]:
     """Return the requirements that the installed distribution lists under an extra, such as `fastapi>=0.115`."""
-    found = [requirement.partition(";") for requirement in metadata.requires(DISTRIBUTION) or []]
-    return [name.strip() for name, _, marker in found if f'extra == "{extra}"' in marker]
+    requirements = [requirement.partition(";") for requirement in metadata.requires(DISTRIBUTION) or []]
+    return [name.strip() for name, _, marker in requirements if f'extra == "{extra}"' in marker]
 
 
 def train_command() -> str:

@@ -107,8 +107,8 @@ class Lines:
         try:
             return line.decode("utf-8")
         except UnicodeDecodeError as error:
-            place = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
-            return self.bad(f"is not UTF-8 ({place}): convert the file, for instance with iconv")
+            position = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
+            return self.bad(f"is not UTF-8 ({position}): convert the file, for instance with iconv")
 
 
 def _skip_line(file: BufferedIOBase) -> int:

@@ -229,14 +229,14 @@ def require_writable(path: Path) -> None:
         UserError: the path is a folder, or no file can be made in its folder.
     """
     with _naming(path):
-        place = resolve(path)
-        if place.is_dir():
+        target = resolve(path)
+        if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if place.is_file() or not place.exists():  # else a device or a pipe
-            tempfile.TemporaryFile(dir=place.parent).close()
+        if target.is_file() or not target.exists():  # else a device or a pipe
+            tempfile.TemporaryFile(dir=target.parent).close()
 
 
-def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--model ") -> Path:
+def find_model(path: Path | None, runs: Path = Path("runs"), option: str = "--model ") -> Path:
     """Return the bundle that a user means: a bundle folder, the bundle of a run folder, or (None) the newest run's.
 
     Without a run, None means the clone's own model (`published_model`). option is the option by which the user gave the
@@ -245,17 +245,17 @@ def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--m
     Raises:
         UserError: there is no bundle.
     """
-    if given is not None:
-        inner = given / "model"
-        if not _is_there(given):
-            raise UserError(f"{option}{given} is no folder: give runs/NAME or runs/NAME/model")
-        return inner if not (given / "config.json").exists() and _is_there(inner) else given
+    if path is not None:
+        inner = path / "model"
+        if not _is_there(path):
+            raise UserError(f"{option}{path} is no folder: give runs/NAME or runs/NAME/model")
+        return inner if not (path / "config.json").exists() and _is_there(inner) else path
     latest = runs / "latest" / "model"
     if _is_there(latest):
         return latest
-    found = [folder / "model" for folder in runs.glob("*/") if _is_there(folder / "model")]
-    if found:
-        return max(found, key=lambda folder: folder.stat().st_mtime)
+    bundles = [folder / "model" for folder in runs.glob("*/") if _is_there(folder / "model")]
+    if bundles:
+        return max(bundles, key=lambda folder: folder.stat().st_mtime)
     if (published := published_model()) is not None:
         return published
     raise UserError(f"there is no model under {runs.resolve()}: train one with `{train_command()}`, or give --model")
@@ -268,19 +268,19 @@ def published_model() -> Path | None:
     return folder if folder is not None and folder.is_dir() else None
 
 
-def find_models(given: object) -> list[Path]:
+def find_models(models: object) -> list[Path]:
     """Return the bundles that a call names: a path of a run or of its bundle (str or Path), or a list of paths.
 
     Raises:
         UserError: a folder does not exist, or a name is no path.
     """
-    folders = given if isinstance(given, list | tuple) else [given]
+    folders = models if isinstance(models, list | tuple) else [models]
     if not folders:
         raise UserError("the list of models is empty: give runs/NAME or runs/NAME/model")
-    for one in folders:
-        if not isinstance(one, str | Path):
-            raise UserError(f"the model is {one!r} (of type {type(one).__name__}): give runs/NAME or runs/NAME/model")
-    return [find_model(Path(str(one)), option="") for one in folders]
+    for path in folders:
+        if not isinstance(path, str | Path):
+            raise UserError(f"the model is {path!r} (of type {type(path).__name__}): give runs/NAME or runs/NAME/model")
+    return [find_model(Path(str(path)), option="") for path in folders]
 
 
 def _is_there(folder: Path) -> bool:

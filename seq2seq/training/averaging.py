@@ -32,7 +32,7 @@ def average_bundles(folders: Sequence[Path], output: Path) -> list[str]:
     bundles = {str(folder): load_bundle(folder) for folder in folders}
     first, *_ = bundles
     for name, bundle in bundles.items():
-        theirs, ours = (f"{one.src_lang}→{one.tgt_lang}" for one in (bundle.config, bundles[first].config))
+        theirs, ours = (f"{config.src_lang}→{config.tgt_lang}" for config in (bundle.config, bundles[first].config))
         if theirs != ours:
             raise UserError(f"{name} translates {theirs}, but {first} {ours}: only like models have a mean")
         _require_like(name, asdict(bundle.config.model), bundle.tokenizer.digest[:16], bundles[first], first)
@@ -62,7 +62,7 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
 def checkpoints_by_update(run: Path) -> dict[int, Path]:
     """Return a run's checkpoints, the best ones too, by the number of updates."""
     paths = sorted((run / "checkpoints").glob("*.ckpt"))
-    return {int(found[1]): path for path in paths if (found := _STEP.match(path.name))}
+    return {int(match[1]): path for path in paths if (match := _STEP.match(path.name))}
 
 
 def read_weights(path: Path, run: Path, bundle: Bundle) -> dict[str, Tensor]:

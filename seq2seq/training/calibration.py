@@ -72,15 +72,15 @@ class Reliability:
         """Return the reliability diagram as a table with a bar for each bin."""
         caption = f"{self.summary()}; ◆ marks the confidence"
         table = Table("confidence", "translations", "acceptable", "", caption=caption)
-        for one in self.bins:
-            table.add_row(f"{one.confidence:.0%}", f"{one.translations:,}", f"{one.acceptable:.0%}", bar(one))
+        for bin_ in self.bins:
+            table.add_row(f"{bin_.confidence:.0%}", f"{bin_.translations:,}", f"{bin_.acceptable:.0%}", bar(bin_))
         return table
 
 
-def bar(one: Bin, width: int = 30) -> str:
+def bar(bin_: Bin, width: int = 30) -> str:
     """Return a bin's share of acceptable translations as a bar, with a mark at the bin's mean confidence."""
-    cells = ["█" if index < round(one.acceptable * width) else "·" for index in range(width)]
-    cells[min(int(one.confidence * width), width - 1)] = "◆"
+    cells = ["█" if index < round(bin_.acceptable * width) else "·" for index in range(width)]
+    cells[min(int(bin_.confidence * width), width - 1)] = "◆"
     return "".join(cells)
 
 
@@ -100,7 +100,7 @@ def calibrate(hypotheses: Sequence[tuple[float, int]], acceptable: Sequence[bool
     """
     if len(hypotheses) < LEAST or not LEAST_OF_EACH <= sum(acceptable) <= len(acceptable) - LEAST_OF_EACH:
         return None
-    features = np.array([calibration_features(*one) for one in hypotheses])
+    features = np.array([calibration_features(*hypothesis) for hypothesis in hypotheses])
     outcomes, weights = np.array(acceptable, dtype=float), np.zeros(features.shape[1])
 
     def loss(weights: np.ndarray) -> float:
@@ -124,11 +124,11 @@ def measure_reliability(translations: Sequence[Translation], references: Sequenc
     Raises:
         UserError: no translation has a confidence.
     """
-    counted = [(one, ref) for one, ref in zip(translations, references, strict=True) if one.confidence is not None]
+    counted = [pair for pair in zip(translations, references, strict=True) if pair[0].confidence is not None]
     if not counted:
         raise UserError("no text has words: there is no confidence to compare")
-    acceptable = are_acceptable([one.text for one, _ in counted], [reference for _, reference in counted])
-    return reliability([one.confidence or 0.0 for one, _ in counted], acceptable)
+    acceptable = are_acceptable([best.text for best, _ in counted], [reference for _, reference in counted])
+    return reliability([best.confidence or 0.0 for best, _ in counted], acceptable)
 
 
 def reliability(confidences: Sequence[float], acceptable: Sequence[bool]) -> Reliability:
@@ -148,7 +148,7 @@ def reliability(confidences: Sequence[float], acceptable: Sequence[bool]) -> Rel
     return Reliability(
         count,
         float(outcomes.mean()),
-        sum(one.translations * abs(one.confidence - one.acceptable) for one in bins) / count,
+        sum(bin_.translations * abs(bin_.confidence - bin_.acceptable) for bin_ in bins) / count,
         covered / count,
         float(confidence[order][covered - 1]) if covered else None,
         bins,

@@ -61,8 +61,8 @@ class Budget(Timer):
             if self.received:
                 raise KeyboardInterrupt
             self.received = number
-            told = "%s: stopping after this update; once more to stop at once"
-            log.warning(told, signal.Signals(number).name)
+            message = "%s: stopping after this update; once more to stop at once"
+            log.warning(message, signal.Signals(number).name)
 
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(name, stop)
@@ -115,9 +115,9 @@ class Budget(Timer):
         """Set `seconds` to the ranks' maximum, and `stopped_by`; return whether any rank has received a signal."""
         self.seconds, number = self.time_elapsed(), self.received
         if trainer.world_size > 1:
-            told = torch.tensor([self.seconds, number], dtype=torch.float64)  # on the host: nothing waits for a GPU
-            torch.distributed.all_reduce(told, torch.distributed.ReduceOp.MAX)
-            self.seconds, number = told.tolist()
+            maxima = torch.tensor([self.seconds, number], dtype=torch.float64)  # on the host: nothing waits for a GPU
+            torch.distributed.all_reduce(maxima, torch.distributed.ReduceOp.MAX)
+            self.seconds, number = maxima.tolist()
         self.stopped_by = signal.Signals(int(number)).name if number else None
         return bool(number)
 

@@ -82,23 +82,23 @@ def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:
 def require_same_run(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to resume with other texts or with settings that would make other batches."""
     for name in sorted(then["corpora"].keys() | now["corpora"].keys()):
-        was, found = then["corpora"].get(name), now["corpora"].get(name)
-        if was != found:
-            change = "is new" if was is None else "is not there any more" if found is None else "has changed"
+        old, new = then["corpora"].get(name), now["corpora"].get(name)
+        if old != new:
+            change = "is new" if old is None else "is not there any more" if new is None else "has changed"
             raise UserError(
                 f"resume={folder}: {name} {change} since this run read it: "
                 "put the text of that time back, or start a new run"
             )
     if list(then["corpora"]) != list(now["corpora"]):
-        first = next(name for name, found in zip(then["corpora"], now["corpora"], strict=True) if name != found)
+        first = next(name for name, other in zip(then["corpora"], now["corpora"], strict=True) if name != other)
         raise UserError(
             f"resume={folder}: {first} does not come where it came when the run began: "
             "put the texts of data.* in the order of that time, or start a new run"
         )
     for key in then["settings"].keys() | now["settings"].keys():
-        was, found = then["settings"].get(key), now["settings"].get(key)
-        if was != found:
+        old, new = then["settings"].get(key), now["settings"].get(key)
+        if old != new:
             raise UserError(
-                f"resume={folder}: {key}={found} would make other batches than {key}={was}, with which the run began: "
+                f"resume={folder}: {key}={new} would make other batches than {key}={old}, with which the run began: "
                 "leave it out, or start a new run"
             )

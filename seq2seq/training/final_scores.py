@@ -62,10 +62,10 @@ def calibrate_on(translator: Translator, validation: Sequence[Pair]) -> Calibrat
     whole = [(best, tgt) for (best, *_), (_, tgt) in translated if len(best.parts) == 1]  # confidences are of segments
     hypotheses = [(best.score, len(best.parts[0].ids) + 1) for best, _ in whole]
     acceptable = are_acceptable([best.text for best, _ in whole], [tgt for _, tgt in whole])
-    found = calibrate(hypotheses, acceptable)
-    if found is None:
+    calibration = calibrate(hypotheses, acceptable)
+    if calibration is None:
         log.info("the model gives no confidences: %d of %d translations are acceptable", sum(acceptable), len(whole))
-    return found
+    return calibration
 
 
 def reliabilities(translations: Mapping[str, Sequence[Translation]], tests: Tests) -> dict[str, Reliability]:
@@ -73,7 +73,7 @@ def reliabilities(translations: Mapping[str, Sequence[Translation]], tests: Test
     return {
         name: measure_reliability(of_set, [tgt for _, tgt in tests[name]])
         for name, of_set in translations.items()
-        if any(one.confidence is not None for one in of_set)
+        if any(translation.confidence is not None for translation in of_set)
     }
 
 

@@ -47,7 +47,7 @@ def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
                 raise UserError(
                     f"{override} gives {name}={ours}, but init={config.init} has {name}={theirs}: leave out {override}"
                 )
-    ours, theirs = (f"{one.src_lang}→{one.tgt_lang}" for one in (config.data, bundle))
+    ours, theirs = (f"{languages.src_lang}→{languages.tgt_lang}" for languages in (config.data, bundle))
     if ours != theirs:
         log.warning(
             "init=%s translates %s, but this run trains %s: give data.src_lang=%s data.tgt_lang=%s to keep it",

@@ -86,7 +86,7 @@ def complete_run(config: Config, folder: Path, data: PreparedData, training: Tra
     translator = run_translator(bundle, config, training.device)
     bundle.config.calibration = translator.calibration = calibrate_on(translator, data.validation_pairs)
     of_tests = translate_tests(translator, data.tests)
-    translations = {name: [one.text for one in of_set] for name, of_set in of_tests.items()}
+    translations = {name: [translation.text for translation in of_set] for name, of_set in of_tests.items()}
     keep_translations(folder, translations, data.tests)
     scores = {
         name: score(translations[name], [tgt for _, tgt in pairs], language=config.data.tgt_lang)
@@ -194,7 +194,7 @@ def read_translations(run: Path) -> list[Translated]:
     Raises:
         UserError: the run has no test translations or no sources of them, or a file has lost lines.
     """
-    folder, found = run / TRANSLATIONS, []
+    folder, test_sets = run / TRANSLATIONS, []
     for path in sorted(folder.glob("*.source.txt")):
         name = path.name.removesuffix(".source.txt")
         files = [path, *(folder / f"{name}{kind}.txt" for kind in ("", ".reference"))]
@@ -202,10 +202,10 @@ def read_translations(run: Path) -> list[Translated]:
         for file, lines in zip(files, texts, strict=True):
             if len(lines) != len(texts[0]):
                 raise UserError(f"{file} has {len(lines):,} lines, {path.name} {len(texts[0]):,}: one is damaged")
-        found.append(Translated(name, *texts))
-    if not found:
+        test_sets.append(Translated(name, *texts))
+    if not test_sets:
         raise UserError(f"{run} keeps no test translations with sources: it is unfinished, old, or had no test set")
-    return found
+    return test_sets
 
 
 def _facts(config: Config, data: PreparedData, training: TrainingEnd, bundle: Bundle) -> dict[str, Any]:

@@ -160,7 +160,7 @@ class TranslationModule(L.LightningModule):
         """Return fused AdamW (Loshchilov & Hutter 2019) or Muon; biases, norms and embeddings have no weight decay."""
         config = self.config
         parameters = list(self.model.parameters())
-        embeddings = {id(one.weight) for one in self.model.embeddings()}
+        embeddings = {id(embedding.weight) for embedding in self.model.embeddings()}
         decayed = [p for p in parameters if p.ndim > 1 and id(p) not in embeddings]
         others = [p for p in parameters if p.ndim <= 1 or id(p) in embeddings]
         groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
@@ -194,8 +194,8 @@ class TranslationModule(L.LightningModule):
         The seed depends only on the batch's position among the batches of all ranks: a resumed run needs no state for
         the seed, and another number of ranks draws the same numbers.
         """
-        place = [self.seed, self.global_step, batch_idx * self.trainer.world_size + self.global_rank]
-        torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
+        position = [self.seed, self.global_step, batch_idx * self.trainer.world_size + self.global_rank]
+        torch.manual_seed(int(np.random.SeedSequence(position).generate_state(1)[0]))
         rate = learning_rate(self.config, self.global_step, self.progress)
         for optimizer in self.trainer.optimizers:
             for group in optimizer.param_groups:

@@ -115,9 +115,9 @@ def choose_precision(config: TrainerConfig) -> str:
 
 
 def _cpu_has_quick_bf16() -> bool:
-    found = torch.cpu.get_capabilities()
-    is_intel = str(found.get("cpu_name", "")).startswith("Intel")
-    return any(found.get(name, False) for name in ("amx_bf16", "bf16", *(() if is_intel else ("avx512_bf16",))))
+    capabilities = torch.cpu.get_capabilities()
+    is_intel = str(capabilities.get("cpu_name", "")).startswith("Intel")
+    return any(capabilities.get(name, False) for name in ("amx_bf16", "bf16", *(() if is_intel else ("avx512_bf16",))))
 
 
 def check_processes(config: TrainerConfig, is_sweep: bool = False) -> None:

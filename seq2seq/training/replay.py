@@ -85,7 +85,7 @@ class Replay:
     ) -> None:
         """Take a function that returns the loss and further results, the trained parameters, and a recorder."""
         self.losses, self.parameters, self.record = losses, parameters, record
-        self.gradients = parameters[0].new_zeros(sum(one.numel() for one in parameters))
+        self.gradients = parameters[0].new_zeros(sum(parameter.numel() for parameter in parameters))
         self.recordings: dict[tuple[torch.Size, ...], tuple[Batch, Computation]] = {}
         self.is_recording = True
 
@@ -100,8 +100,8 @@ class Replay:
         shape = tuple(side.shape for side in batch)
         if shape in self.recordings:
             recorded, run = self.recordings[shape]
-            for place, side in zip(recorded, batch, strict=True):
-                place.copy_(side, non_blocking=True)
+            for buffer, side in zip(recorded, batch, strict=True):
+                buffer.copy_(side, non_blocking=True)
             return tuple(result.clone() for result in run())
         before = self.gradients.clone() if self.is_recording and not self.recordings else None
         if before is not None:
@@ -142,7 +142,7 @@ class Replay:
         torch.manual_seed(torch.initial_seed())
         try:
             pairs = zip(run(), results, strict=True)
-            is_close = torch.stack([torch.isclose(one.float(), other.float(), rtol=TOLERANCE) for one, other in pairs])
+            is_close = torch.stack([torch.isclose(new.float(), old.float(), rtol=TOLERANCE) for new, old in pairs])
             lengths = torch.stack(torch._foreach_norm(self._split(plain)))
             distances = torch.stack(torch._foreach_norm(self._split(self.gradients - plain)))
             # the sum, because a gradient that is zero in theory consists of rounding errors
@@ -153,8 +153,8 @@ class Replay:
             raise ValueError("a replayed update differs from the plain one")
 
     def _split(self, flat: Tensor) -> list[Tensor]:
-        parts = flat.split([one.numel() for one in self.parameters])
-        return [part.view_as(one) for part, one in zip(parts, self.parameters, strict=True)]
+        parts = flat.split([parameter.numel() for parameter in self.parameters])
+        return [part.view_as(parameter) for part, parameter in zip(parts, self.parameters, strict=True)]
 
     def _add(self, batch: Batch) -> Results:
         device = batch.src.device.type

@@ -186,9 +186,9 @@ def scores_table(scores: Mapping[str, Scores]) -> Table:
     return table
 
 
-def _confidences(found: Mapping[str, Reliability]) -> str:
+def _confidences(reliabilities: Mapping[str, Reliability]) -> str:
     """Return the model card's section with the reliability diagram of every test set; empty without confidences."""
-    if not found:
+    if not reliabilities:
         return ""
     parts = [
         f"""
@@ -199,19 +199,19 @@ the reference is {ACCEPTABLE:g} or more. It was calibrated on validation pairs. 
 translations; ◆ marks their mean confidence, where the bar would end if confidences were exact.
 """
     ]
-    for name, one in found.items():
-        bins = "\n".join(f"{each.confidence:4.0%} {bar(each)} {each.translations:,}" for each in one.bins)
-        parts.append(f"\n{name}: {one.summary()}.\n\n```\n{bins}\n```\n")
+    for name, reliability in reliabilities.items():
+        bins = "\n".join(f"{each.confidence:4.0%} {bar(each)} {each.translations:,}" for each in reliability.bins)
+        parts.append(f"\n{name}: {reliability.summary()}.\n\n```\n{bins}\n```\n")
     return "".join(parts)
 
 
-def _families(found: Mapping[str, Family]) -> str:
+def _families(families: Mapping[str, Family]) -> str:
     """Return the model card's section on unusual texts; empty without such texts."""
-    if not found:
+    if not families:
         return ""
     rows = "\n".join(
         f"| {name} | {' | '.join('' if value is None else str(value) for value in asdict(family).values())} |"
-        for name, family in found.items()
+        for name, family in families.items()
     )
     return f"""
 ## Unusual texts

@@ -125,10 +125,10 @@ def fit(
         UserError: a checkpoint cannot be written or read, the loss is not a number, or memory ran out.
         OSError: another file of the run cannot be written.
     """
-    place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
+    rank = {"rank": trainer.global_rank, "world_size": trainer.world_size}
     pin = trainer.strategy.root_device.type == "cuda"
-    training = training_feed(config, data, **place, pin=pin)
-    validation = validation_loaders(config, data, **place)
+    training = training_feed(config, data, **rank, pin=pin)
+    validation = validation_loaders(config, data, **rank)
     try:
         with closing(training), tf32_products(trainer.strategy.root_device):
             trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)

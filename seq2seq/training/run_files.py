@@ -125,8 +125,8 @@ def losses_by_update(folder: Path) -> dict[int, float]:
     """Return the validation losses of a run by update, in order; its training losses if it has no validation."""
     rows = [(int(row["step"]), row) for row in read_metrics(folder)]
     for name in ("val_loss", "loss"):
-        if found := {step: float(row[name]) for step, row in rows if row.get(name)}:
-            return dict(sorted(found.items()))
+        if losses := {step: float(row[name]) for step, row in rows if row.get(name)}:
+            return dict(sorted(losses.items()))
     return {}
 
 
@@ -134,10 +134,8 @@ def forget_after(path: Path, step: int, *, validated: bool) -> None:
     """Drop the rows after a step, and the row of its validation unless validated; the resumed run logs them again."""
     if path.exists():
         names, rows = read_table(path)
-        steps = [(row, found) for row in rows if (found := _step_of(row)) is not None]
-        rewrite(
-            path, names, [r for r, found in steps if found < step or (found == step and (validated or r.get("loss")))]
-        )
+        steps = [(row, at) for row in rows if (at := _step_of(row)) is not None]
+        rewrite(path, names, [r for r, at in steps if at < step or (at == step and (validated or r.get("loss")))])
 
 
 def read_table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
@@ -179,10 +177,10 @@ def rewrite(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]])
 
 def best_validation(rows: Sequence[Mapping[str, str]], monitor: str) -> Validation | None:
     """Return the validation with the highest BLEU or the lowest loss, by monitor; the first of equal ones."""
-    found = [row for row in rows if row.get(f"val_{monitor}")]
-    if not found:
+    validations = [row for row in rows if row.get(f"val_{monitor}")]
+    if not validations:
         return None
-    best = (max if monitor == "bleu" else min)(found, key=lambda row: float(row[f"val_{monitor}"]))
+    best = (max if monitor == "bleu" else min)(validations, key=lambda row: float(row[f"val_{monitor}"]))
     loss, bleu = (float(best[key]) if best.get(key) else None for key in ("val_loss", "val_bleu"))
     return Validation(int(best["step"]), loss, bleu)
 
@@ -195,8 +193,8 @@ def best_value(folder: Path, monitor: str) -> float | None:
 
 def list_runs(runs: Path) -> list[SavedRun]:
     """Return all runs of a folder and of its series, the last changed first."""
-    found = [read_run(folder, str(folder.relative_to(runs))) for folder in _run_folders(runs)]
-    return sorted(found, key=lambda run: -run.changed)
+    saved = [read_run(folder, str(folder.relative_to(runs))) for folder in _run_folders(runs)]
+    return sorted(saved, key=lambda run: -run.changed)
 
 
 def _run_folders(runs: Path) -> Iterator[Path]:

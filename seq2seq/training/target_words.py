@@ -26,13 +26,13 @@ def target_words(prepared: Path, tgt_lang: str) -> Collection[str] | None:
     path = prepared / WORDS
     if path.exists():
         return frozenset(path.read_text(encoding="utf-8").split())
-    pairs, tokenizer, found = Pairs.load(prepared / "train"), load_tokenizers(prepared).target, set[str]()
+    pairs, tokenizer, words = Pairs.load(prepared / "train"), load_tokenizers(prepared).target, set[str]()
     for start in range(0, len(pairs), _CHUNK):
         rows = [pairs[index][1].tolist() for index in range(start, min(start + _CHUNK, len(pairs)))]
-        found.update(*map(word_forms, tokenizer.decode(rows)))
+        words.update(*map(word_forms, tokenizer.decode(rows)))
     with suppress(OSError, UserError):  # a disk that is full or only read, or another process writes the same words
-        write_text(path, "".join(f"{word}\n" for word in sorted(found)))
-    return found
+        write_text(path, "".join(f"{word}\n" for word in sorted(words)))
+    return words
 
 
 def words_of_run(run: Path) -> Collection[str] | None:

@@ -69,7 +69,7 @@ def record_attention(modules: Iterable[nn.Module]) -> Generator[dict[nn.Module, 
         if threading.get_ident() == thread and isinstance(attention, MultiHeadAttention):
             calls[attention] = AttentionCall(attention, *inputs)
 
-    handles = [one.register_forward_hook(record) for one in modules if isinstance(one, MultiHeadAttention)]
+    handles = [module.register_forward_hook(record) for module in modules if isinstance(module, MultiHeadAttention)]
     try:
         yield calls
     finally:

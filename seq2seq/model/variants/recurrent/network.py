@@ -134,7 +134,7 @@ class Recurrent(EncoderDecoder):
     ) -> tuple[Float[Tensor, "n t d"], RecurrentState]:
         """Advance the target by t tokens; return hidden states, which `logits` makes predictions of, and the state."""
         x = self._embed(tgt_in, "target")
-        past: list[LSTMState] = [(one[:, 0], one[:, 1]) for one in state.past.unbind(1)]
+        past: list[LSTMState] = [(layer[:, 0], layer[:, 1]) for layer in state.past.unbind(1)]
         weights = None
         if state.memory is None:
             outputs, past = self._run(x, past)
@@ -151,7 +151,7 @@ class Recurrent(EncoderDecoder):
         )  # maxout, Goodfellow et al. 2013
         after = replace(
             state,
-            past=torch.stack([torch.stack(one, 1) for one in past], 1),
+            past=torch.stack([torch.stack(layer, 1) for layer in past], 1),
             attention=weights,
         )
         return self.dropout(hidden), after
