@@ -46,7 +46,7 @@ ELSEWHERE = {  # pictures, and first lines of `text` blocks: the command that ma
     "Before the first update": "python train.py data=files, as docs/automatic.md says",
     "2,000 sentences; baseline: rival.es": "seq2seq evaluate",
     "500 sentences: BLEU *": "seq2seq analyse",
-    "errors.py, extras.py *": "the packages, in the order of their imports",
+    "errors.py, device.py *": "the packages, in the order of their imports",
     "e?i, j? = *": "equations",
     "The ball is blue.\t*": "a user's file",
 }

@@ -29,14 +29,14 @@ def average_bundles(folders: Sequence[Path], output: Path) -> list[str]:
     """
     if len(folders) < 2:
         raise UserError(f"{len(folders)} model: give --model at least twice, or --run with --last")
-    bundles = {str(folder): load_bundle(folder) for folder in folders}
-    first, *_ = bundles
-    for name, bundle in bundles.items():
-        theirs, ours = (f"{config.src_lang}→{config.tgt_lang}" for config in (bundle.config, bundles[first].config))
+    bundles = [load_bundle(folder) for folder in folders]
+    names, first = [str(folder) for folder in folders], bundles[0]
+    for name, bundle in zip(names, bundles, strict=True):
+        theirs, ours = (f"{config.src_lang}→{config.tgt_lang}" for config in (bundle.config, first.config))
         if theirs != ours:
-            raise UserError(f"{name} translates {theirs}, but {first} {ours}: only like models have a mean")
-        _require_like(name, asdict(bundle.config.model), bundle.tokenizer.digest[:16], bundles[first], first)
-    return _write({name: bundle.model.state_dict() for name, bundle in bundles.items()}, bundles[first], output)
+            raise UserError(f"{name} translates {theirs}, but {names[0]} {ours}: only like models have a mean")
+        _require_like(name, asdict(bundle.config.model), bundle.tokenizer.digest[:16], first, names[0])
+    return _write(names, [bundle.model.state_dict() for bundle in bundles], first, output)
 
 
 def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
@@ -56,7 +56,7 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
             f"lower it, or let a run keep so many, with trainer.keep_last={last} or training.keep_best={last}"
         )
     paths = [by_update[update] for update in sorted(by_update)[-last:]]
-    return _write({str(path): read_weights(path, run, bundle) for path in paths}, bundle, output)
+    return _write(list(map(str, paths)), [read_weights(path, run, bundle) for path in paths], bundle, output)
 
 
 def checkpoints_by_update(run: Path) -> dict[int, Path]:
@@ -104,12 +104,12 @@ def mean_weights(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     }
 
 
-def _write(states: Mapping[str, Mapping[str, Tensor]], like: Bundle, output: Path) -> list[str]:
-    """Write the mean of the weights of each name as a bundle with the settings of another one."""
+def _write(names: list[str], states: Sequence[Mapping[str, Tensor]], like: Bundle, output: Path) -> list[str]:
+    """Write the mean of the named models' weights as a bundle with the settings of another one; return the names."""
     config, model = like.config, like.model
-    model.load_state_dict(mean_weights(list(states.values())))
+    model.load_state_dict(mean_weights(states))
     config.calibration = None  # it belongs to other weights
-    listed = "\n".join(f"- `{name}`" for name in states)
+    listed = "\n".join(f"- `{name}`" for name in names)
     parameters = sum(weights.numel() for weights in model.parameters())
     card = f"""{front_matter(config.src_lang, config.tgt_lang, config.model.architecture)}
 # {config.src_lang}→{config.tgt_lang} translation, the mean of {len(states)} models
@@ -122,4 +122,4 @@ made by `seq2seq average` {__version__}; data, recipe and licence are theirs:
 Its scores are not theirs and were not measured: `seq2seq translate --model FOLDER --input FILE --reference FILE`.
 """
     save_bundle(output, like, card, is_new=True)
-    return list(states)
+    return names

@@ -171,7 +171,7 @@ FULL_DISKS = {  # the write that fails, in a line of code, and the file that the
         "from tensorboard.summary.writer.record_writer import RecordWriter\nRecordWriter.write = full",
         "runs/run",
     ),
-    "the model": ("import seq2seq.translate.bundle\nseq2seq.bundle.save_file = full", "runs/run/model"),
+    "the model": ("import seq2seq.translate.bundle\nseq2seq.translate.bundle.save_file = full", "runs/run/model"),
     "translations": ("fill('test.txt')", "runs/run/translations/test.txt"),
     "results": ("fill('results.json')", "runs/run/results.json"),
 }

@@ -37,7 +37,7 @@ def test_a_mean_of_bundles_has_the_mean_of_each_weight_and_says_of_what(bundle_f
     like = load_bundle(bundle_folder)
     like.config.calibration = Calibration(1.0, 2.0, 3.0, 4.0)  # of these weights
     save_bundle(tmp_path / "a", like, card="")
-    folders = [tmp_path / "a", *others]
+    folders = [tmp_path / "a", *others, others[0]]  # one counts twice
     assert average_bundles(folders, tmp_path / "mean") == [str(folder) for folder in folders]
     states = [load_bundle(folder).model.state_dict() for folder in folders]
     mean = load_bundle(tmp_path / "mean")
@@ -46,7 +46,7 @@ def test_a_mean_of_bundles_has_the_mean_of_each_weight_and_says_of_what(bundle_f
     assert mean.config == load_bundle(bundle_folder).config
     card = (tmp_path / "mean/README.md").read_text()
     assert card.startswith("---\nlanguage: [en, es]\n")
-    assert "the mean of 3 models" in card
+    assert "the mean of 4 models" in card
     assert all(f"- `{folder}`" in card for folder in folders)
 
 
