@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from seq2seq.apps.lab.runs import Curve, Lab, Run, read_lab
+from seq2seq.apps.lab.runs import Curve, Lab, LabRun, read_lab
 from seq2seq.apps.lab.verdicts import BASELINE, RULE, Measured, Verdict, judge, read_claims
 from seq2seq.errors import UserError
 from seq2seq.storage.atomic import replacing
@@ -123,7 +123,7 @@ def _claims(lab: Lab, verdicts: Sequence[Verdict]) -> str:
     return _table(header, rows)
 
 
-def _row(name: str, text: str, runs: Sequence[Run], difference: str, word: str) -> list[str]:
+def _row(name: str, text: str, runs: Sequence[LabRun], difference: str, word: str) -> list[str]:
     weights, bleu, loss = f"{runs[0].parameters / 1000:,.0f} k", _mean(runs, "bleu"), _mean(runs, "validation_loss")
     return [name, text, weights, str(len(runs)), bleu, difference, loss, word]
 
@@ -134,7 +134,7 @@ def _table(header: str, rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([f"| {header} |", f"|{rule}", *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def _mean(runs: Sequence[Run], measure: str) -> str:
+def _mean(runs: Sequence[LabRun], measure: str) -> str:
     measured, decimals = Measured.of([getattr(run, measure) for run in runs]), DECIMALS[measure]
     spread = "" if measured.deviation is None else f" ± {measured.deviation:.{decimals}f}"
     return f"{measured.mean:.{decimals}f}{spread}"
@@ -192,7 +192,7 @@ def _draw_panel(axis: Any, lab: Lab, name: str) -> None:
     axis.spines[:].set_visible(False)
 
 
-def mean_curve(runs: Sequence[Run]) -> Curve:
+def mean_curve(runs: Sequence[LabRun]) -> Curve:
     """Return the mean of several runs' validation curves, at the updates where all runs were validated."""
     curves = [dict(run.validation_losses) for run in runs]
     shared = set.intersection(*map(set, curves))

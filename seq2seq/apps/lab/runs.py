@@ -26,7 +26,7 @@ _RUN_SETTINGS = {  # that differ between runs of one experiment
 
 
 @dataclass(frozen=True)
-class Run:
+class LabRun:
     """A complete run: its experiment, scores and loss curves."""
 
     experiment: str
@@ -49,10 +49,10 @@ class Run:
 class Lab:
     """All complete runs of a folder, and a line about each problem."""
 
-    runs: list[Run]
+    runs: list[LabRun]
     problems: list[str]
 
-    def of(self, experiment: str) -> list[Run]:
+    def of(self, experiment: str) -> list[LabRun]:
         """Return an experiment's runs, by seed."""
         return sorted((run for run in self.runs if run.experiment == experiment), key=lambda run: run.seed)
 
@@ -86,7 +86,7 @@ def read_lab(folder: Path, expected: Sequence[str]) -> Lab:
     return Lab(runs, problems + _unequal(runs))
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> LabRun:
     """Read a complete run.
 
     Raises:
@@ -105,7 +105,7 @@ def read_run(folder: Path) -> Run:
         )
         facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         test_set, scores = next(iter(facts["scores"].items()))
-        run = Run(
+        run = LabRun(
             experiment=str(config.experiment_name),
             seed=config.seed,
             bleu=float(scores["bleu"]["value"]),
@@ -132,9 +132,9 @@ def read_run(folder: Path) -> Run:
     return run
 
 
-def _without_copies(runs: Sequence[Run], problems: list[str]) -> list[Run]:
+def _without_copies(runs: Sequence[LabRun], problems: list[str]) -> list[LabRun]:
     """Return the first run of each experiment and seed; append a problem for each other run of them."""
-    first: dict[tuple[str, int], Run] = {}
+    first: dict[tuple[str, int], LabRun] = {}
     copies = [run for run in runs if first.setdefault((run.experiment, run.seed), run) is not run]
     problems += [
         f"{run.experiment}: two runs with seed {run.seed}: the second, by folder name, is left out" for run in copies
@@ -154,7 +154,7 @@ def _differing(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in ours.items() if key not in theirs or theirs[key] != value}
 
 
-def _unequal(runs: Sequence[Run]) -> list[str]:
+def _unequal(runs: Sequence[LabRun]) -> list[str]:
     """Return a line for each group of runs that are not comparable with the others."""
     problems = []
     for attribute in ("updates", "pairs", "test_set"):
@@ -164,7 +164,7 @@ def _unequal(runs: Sequence[Run]) -> list[str]:
         usual = max(groups, key=lambda value: len(groups[value]))
         if odd := [f"{', '.join(names)}: {value}" for value, names in groups.items() if value != usual]:
             problems.append(f"unequal {attribute.replace('_', ' ')} ({usual} elsewhere): {'; '.join(odd)}")
-    first: dict[str, Run] = {}
+    first: dict[str, LabRun] = {}
     for run in runs:
         if other := _differing(run.settings, first.setdefault(run.experiment, run).settings):
             settings = ", ".join(f"{key}={value}" for key, value in other.items())

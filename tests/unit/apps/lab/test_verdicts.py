@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.apps.lab.report import to_markdown
-from seq2seq.apps.lab.runs import Lab, Run
+from seq2seq.apps.lab.runs import Lab, LabRun
 from seq2seq.apps.lab.verdicts import Difference, compare, judge, read_claims
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -31,7 +31,7 @@ def test_few_or_equal_values() -> None:
 def test_the_documented_tables_follow_from_the_documented_runs(series: str) -> None:
     """Every printed digit is equal; lab.json has no settings, so the test leaves them out."""
     plain = json.loads((DOCS / series / "lab.json").read_text(encoding="utf-8"))
-    lab = Lab([Run(**{**run, "losses": [], "validation_losses": []}) for run in plain["runs"]], [])
+    lab = Lab([LabRun(**{**run, "losses": [], "validation_losses": []}) for run in plain["runs"]], [])
     verdicts = [verdict for claim in read_claims() if (verdict := judge(claim, lab)) is not None]
     page = re.sub(r"(<br>`[^`]*`)+", "", (DOCS / "lab.md").read_text(encoding="utf-8"))
     rows = [line for line in to_markdown(lab, verdicts, series).splitlines() if line.startswith("| ")]
