@@ -2,6 +2,7 @@
 
 import json
 import logging
+import multiprocessing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from seq2seq.apps.exchange.sources import imported
-from seq2seq.errors import UserError
+from seq2seq.errors import StoppedError, UserError
 from seq2seq.settings.compose import MAX_NAME, as_folder_name, checked_config, compose_by_hydra, parse
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
+from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.preflight import find_existing, refuse_early
 from seq2seq.training.run_files import best_value, read_metrics, running
 
@@ -60,17 +62,25 @@ class Run:
 def train(*overrides: str, callbacks: Sequence["Callback"] = ()) -> Run:
     """Train as `python train.py` does with these overrides, such as `data=files`, and return the complete run.
 
-    callbacks are Lightning's, called beside the run's own. The folder `runs/` lies in the working directory.
+    callbacks are Lightning's, called beside the run's own. The folder `runs/` lies in the working directory. A program
+    trains on one device: further processes would run the program again.
 
     Raises:
         UserError: a setting, the text or the disk does not allow the run, or a signal stopped it.
     """
+    if multiprocessing.parent_process() is not None:
+        raise UserError("a process that training started runs the program again: call train below `if __name__ == …`")
     cfg = compose_by_hydra(overrides)
-    return start(cfg, cfg.pop("hydra"), callbacks)
+    try:
+        return start(cfg, cfg.pop("hydra"), callbacks, is_program=True)
+    except SystemExit as error:  # Lightning's, after a second Ctrl-C
+        raise StoppedError("interrupted: `seq2seq runs` lists what was saved") from error
 
 
-def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = ()) -> Run:
+def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = (), *, is_program: bool = False) -> Run:
     """Train or resume the run of Hydra's composed settings; own are Hydra's own settings.
+
+    is_program says that a program called, which trains on one device.
 
     Raises:
         UserError: for the reasons of `train`.
@@ -84,6 +94,8 @@ def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = ()) -> Ru
     else:
         config = checked_config(cfg, choices)
         runs = Path("runs") / (config.series or "")
+    if is_program:
+        _take_one_device(config.trainer)
     refuse_early(config)  # before the slow imports
     if is_resumed and find_existing(config, runs):
         return _complete(runs / str(config.name), config)
@@ -107,6 +119,12 @@ def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = ()) -> Ru
         if config.analyse and rank() == 0:
             analyse_tests(config, folder)
         return Run(folder.absolute(), best)
+
+
+def _take_one_device(trainer: TrainerConfig) -> None:
+    if not {trainer.devices, trainer.num_nodes} <= {1, AUTO}:
+        raise UserError("trainer.devices: a program trains on one device; on several, `python train.py` does")
+    trainer.devices = trainer.num_nodes = 1
 
 
 def _complete(folder: Path, config: Config) -> Run:

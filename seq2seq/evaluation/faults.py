@@ -30,7 +30,9 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _LETTERS = re.compile(r"((?:[^\W\d]|\ufffd){1,3})\1{3,}")  # up to three letters, four times or more
 _TAG = re.compile(r",\s*¿?[\w']+(?: \w+)?\?\s*$")  # isn't it?, ¿no?
-_DIGITS = re.compile(r"(?<!\w)\d+(?:[.,:/]\d+|[ \u00a0\u202f]\d{3}(?!\d))*(?!\w)")  # a number, a time or a date
+_DIGITS = re.compile(
+    r"(?<!\w)(?:\d{1,3}(?:[ \u00a0\u202f]\d{3}(?!\d))+|\d+)(?:[.,:/]\d+)*(?!\w)"
+)  # a number, a time or a date
 
 
 class Triple(NamedTuple):

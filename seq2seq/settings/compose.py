@@ -48,8 +48,11 @@ _ELSEWHERE = {  # settings, and what other toolkits call them
     "search.beam": ("beam_size", "num_beams"),
     "data.root": ("data_dir", "data_path"),
     "name": ("output_dir", "run_name", "save_dir"),
-    "resume": ("checkpoint", "ckpt_path", "resume_from_checkpoint"),
+    "resume": ("ckpt_path", "resume_from_checkpoint"),
 }
+_ONE_FILE = re.compile(
+    r"""(data\.(?:train|validation|test|held_out_from))=(\s*[^\s\[\]$,'"][^\[\]$,'"]*|'[^']*'|"[^"]*")"""
+)
 # what Hydra and OmegaConf say: that there is no such key, which key it is, and of a value and its override
 _UNKNOWN = re.compile(r"Key '.*' (?:not in '|is not in struct)")
 _KEY = re.compile(r"Could not override '(.+?)'|full_key: (\S+)")
@@ -97,6 +100,7 @@ def compose_by_hydra(overrides: Sequence[str]) -> DictConfig:
         raise UserError(f"{folder} has no conf/config.yaml: set the environment's SEQ2SEQ_HOME to the project's folder")
     os.environ["SEQ2SEQ_HOME"] = str(folder)  # conf/ refers to it
     register_schema()
+    callers = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
         with hydra.initialize_config_dir(str(folder / "conf"), version_base="1.3"):
@@ -105,6 +109,8 @@ def compose_by_hydra(overrides: Sequence[str]) -> DictConfig:
             return cfg
     except Exception as error:  # Hydra reads overrides and files only: one of them is wrong
         raise UserError(one_line(error)) from error
+    finally:
+        GlobalHydra.instance().hydra = callers  # a program may have its own
 
 
 def checked_config(cfg: DictConfig, choices: Mapping[str, Any]) -> Config:
@@ -209,7 +215,7 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
 def _rewritten(argument: str, folders: Sequence[Path]) -> str:
     if re.fullmatch(r"logger=[\w,]*,[\w,]*", argument):
         return f"logger=[{argument.removeprefix('logger=').strip(',')}]"
-    if one_file := re.fullmatch(r"(data\.(?:train|validation|test|held_out_from))=([^\[\]$,'\"]+)", argument):
+    if one_file := _ONE_FILE.fullmatch(argument):
         return f"{one_file[1]}=[{one_file[2]}]"
     parts = re.fullmatch(r"([\w/]+)=glob\(([^()*?\[\]]+)/([^()/,]+)\)", argument)
     if parts is None:

@@ -19,11 +19,12 @@ _OLD = "old"  # the folder that a new one replaces
 
 
 @contextlib.contextmanager
-def claimed(output: Path, *, inside: bool = False) -> Iterator[Path]:
+def claimed(output: Path, *, inside: bool = False, is_writer: bool = True) -> Iterator[Path]:
     """Lock an output for the block; yield its folder for unfinished work, which stays if it is not empty at the end.
 
     The work folder of `output` is `.output.seq2seq` beside it; with inside, it is `.seq2seq` in the folder `output`,
-    and the lock covers all files that are directly in the output. What a killed process left is completed or removed.
+    and the lock covers all files that are directly in the output. What a killed process left is completed or removed;
+    where files cannot be locked, only a writer does so.
 
     Raises:
         UserError: another command writes the output, or the work folder's name is taken by something else.
@@ -37,12 +38,13 @@ def claimed(output: Path, *, inside: bool = False) -> Iterator[Path]:
     above = output.parent / WORK / _LOCK
     if not is_held(above) and (holder := holder_of(above)):
         raise UserError(f"{use} by process {holder}: {advice}")
-    lock(work / _LOCK, use, advice)
+    is_locked = lock(work / _LOCK, use, advice)
     try:
-        if (work / NEW).exists() and (work / _OLD).exists() and not output.exists():  # killed between two renames
-            (work / NEW).rename(output)
-        for left in (work / NEW, work / _OLD):
-            _remove(left)
+        if is_locked or is_writer:
+            if (work / NEW).exists() and (work / _OLD).exists() and not output.exists():  # killed between two renames
+                (work / NEW).rename(output)
+            for left in (work / NEW, work / _OLD):
+                _remove(left)
         yield work
     finally:
         unlock(work / _LOCK, remove=True)
@@ -68,7 +70,7 @@ def complete_replacement(folder: Path) -> None:
     """Complete the replacement of a folder by a process that was killed, if there is one and this process may do it."""
     with contextlib.suppress(OSError, UserError):
         if _work_of(folder).exists():
-            with claimed(folder):
+            with claimed(folder, is_writer=False):
                 pass
 
 

@@ -15,14 +15,16 @@ _held: dict[Path, int] = {}  # lock file → open file, kept open as long as the
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 
-def lock(file: Path, use: str, advice: str) -> None:
+def lock(file: Path, use: str, advice: str) -> bool:
     """Lock a file, made if missing in a folder that is made if missing, until `unlock` or the end of the process.
+
+    Return whether it is locked: some file systems have no locks.
 
     Raises:
         UserError: the lock is held; the message says what for (`use`), by which process and machine, and the advice.
         OSError: the file or its folder cannot be made.
     """
-    handle = None
+    handle, is_locked = None, True
     while handle is None:
         with contextlib.suppress(FileExistsError):
             file.parent.mkdir()
@@ -35,13 +37,16 @@ def lock(file: Path, use: str, advice: str) -> None:
                 if error.errno in _TAKEN:
                     os.close(handle)
                     raise UserError(f"{use} by process {holder}: {advice}") from error
+                is_locked = False
                 log.warning("%s cannot be locked (%s): let no second command write there", file, error.strerror)
             if not (file.exists() and os.path.samestat(os.fstat(handle), file.stat())):  # `unlock` removed the file
                 os.close(handle)
                 handle = None
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
     _held[file.resolve()] = handle
+    with contextlib.suppress(OSError):  # a full disk: the lock holds, only without a name
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    return is_locked
 
 
 def unlock(file: Path, *, remove: bool = False) -> None:

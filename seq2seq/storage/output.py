@@ -110,9 +110,12 @@ class ResumableOutput(Output):
             work.mkdir(parents=True, exist_ok=True)
             file = Path(os.devnull) if self.is_complete else self._partial
             super().__init__(file.open("r+b" if resume and is_begun else "wb"), path)
-            if not self.is_complete:
-                self.file.truncate(self.file.seek(size if resume and is_begun else 0))
-                self.commit(inputs if resume and is_begun else 0)
+            with ExitStack() as opened:
+                opened.callback(self.file.close)
+                if not self.is_complete:
+                    self.file.truncate(self.file.seek(size if resume and is_begun else 0))
+                    self.commit(inputs if resume and is_begun else 0)
+                opened.pop_all()
 
     def _read_progress(self) -> tuple[int, int, dict[str, object] | None, str | None]:
         """Return an earlier command's inputs, bytes, what the file depends on, and the complete file's digest."""
@@ -139,6 +142,8 @@ class ResumableOutput(Output):
         self.inputs = inputs
         with _naming(self.path):
             self.end_member()
+            if not self.is_complete:
+                os.fsync(self.file.fileno())  # before the record that counts on it
             self._bytes = self.file.tell()
             self._record()
 
@@ -153,6 +158,7 @@ class ResumableOutput(Output):
         if not self.is_complete:
             self._write(b"")
             self.end_member()
+            os.fsync(self.file.fileno())
             self._record(digest=digest_files([self._partial])[0])
             put(self._partial, cast(Path, self.path))
 

@@ -4,6 +4,7 @@ import logging
 import math
 import re
 import signal
+import threading
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -64,8 +65,9 @@ class Budget(Timer):
             message = "%s: stopping after this update; once more to stop at once"
             log.warning(message, signal.Signals(number).name)
 
-        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(name, stop)
+        if threading.current_thread() is threading.main_thread():  # others may not handle signals
+            for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+                signal.signal(name, stop)
         self._agree(trainer)
         self._set_progress(trainer, pl_module)
         trainer.should_stop = trainer.should_stop or self._is_spent(trainer)

@@ -13,7 +13,7 @@ from seq2seq.data.prepare import corpus_digests
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.storage.atomic import WORK, is_abandoned
-from seq2seq.storage.locks import is_held, lock
+from seq2seq.storage.locks import is_held, lock, unlock
 from seq2seq.training.checkpoint_files import describe_run, newest_checkpoint, require_same_run
 from seq2seq.training.checkpoint_io import link
 from seq2seq.training.checkpoints import RECORD
@@ -33,7 +33,7 @@ def _writing() -> Iterator[None]:
         yield
     except OSError as error:
         advice = "choose a folder that you may write to and that has room"
-        raise UserError(f"cannot write {error.filename}: {error.strerror}; {advice}") from error
+        raise UserError(f"cannot write {error.filename or 'the run'}: {error.strerror}; {advice}") from error
 
 
 @_writing()
@@ -63,15 +63,16 @@ def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
 def _reopen(config: Config, folder: Path) -> Path:
     """Prepare a run's folder for resuming; return its checkpoint."""
     _take(folder)
-    checkpoint, values = newest_checkpoint(folder)
-    is_done(config, folder, checkpoint)  # refused before anything is written
-    record = values[RECORD]
-    require_same_run(folder, record, describe_run(config, corpus_digests(config.data)))
-    config.name = folder.name
-    link(checkpoint, checkpoint.with_name(checkpoint_name(step_of(checkpoint))))  # a best one may have lost it
-    forget_after(folder / "metrics.csv", step_of(checkpoint), validated=not record["validation_pending"])
-    write_config(config, folder)
-    return checkpoint
+    with _released_after_error(folder):
+        checkpoint, values = newest_checkpoint(folder)
+        is_done(config, folder, checkpoint)  # refused before anything is written
+        record = values[RECORD]
+        require_same_run(folder, record, describe_run(config, corpus_digests(config.data)))
+        config.name = folder.name
+        link(checkpoint, checkpoint.with_name(checkpoint_name(step_of(checkpoint))))  # a best one may have lost it
+        forget_after(folder / "metrics.csv", step_of(checkpoint), validated=not record["validation_pending"])
+        write_config(config, folder)
+        return checkpoint
 
 
 def _begin(config: Config, runs: Path, stem: str) -> str:
@@ -79,11 +80,22 @@ def _begin(config: Config, runs: Path, stem: str) -> str:
     folder = _unused_folder(runs, stem) if config.name is None else runs / config.name
     _require_nothing_saved(folder)
     _take(folder)
-    _require_nothing_saved(folder)  # another process may have begun a run in between
-    _remove(folder, _LOGS)
-    config.name = folder.name
-    write_config(config, folder)
-    return str(folder)
+    with _released_after_error(folder):
+        _require_nothing_saved(folder)  # another process may have begun a run in between
+        _remove(folder, _LOGS)
+        config.name = folder.name
+        write_config(config, folder)
+        return str(folder)
+
+
+@contextlib.contextmanager
+def _released_after_error(folder: Path) -> Iterator[None]:
+    """Release the run's lock if the block fails: the process may live on, and the user try again."""
+    try:
+        yield
+    except BaseException:
+        unlock(folder / LOCK)
+        raise
 
 
 def _require_nothing_saved(folder: Path) -> None:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.system
 
 REPOSITORY = Path(__file__).parents[2]
 PROGRAM = f"""
-import logging, signal, sys
+import fcntl, logging, signal, sys, threading
 from lightning import Callback
 from seq2seq import UserError, train
 
@@ -35,12 +35,22 @@ assert run.best == max(row["val_bleu"] for row in run.metrics if "val_bleu" in r
 assert len(run.translator("cpu").translate(["The cat sees the milk."])) == 1
 again = train("resume=runs/python", "trainer.max_steps=12")
 assert again.folder == run.folder and len([row for row in again.metrics if "loss" in row]) == 12
-for wrong in ("training.lr=1", "data.train=[none.tsv]", "model=huge"):
+for wrong in ("training.lr=1", "data.train=[none.tsv]", "model=huge", "trainer.devices=2"):
     try:
         train(*{BASE}, wrong)
     except UserError as error:
         print(error)
 assert state() == before
+with open("runs/python/lock") as file:  # a refused resume holds no lock
+    try:
+        train("resume=runs/python", "training.max_tokens=999", "trainer.max_steps=20")
+    except UserError:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_UN)
+thread = threading.Thread(target=train, args=("resume=runs/python", "trainer.max_steps=14"))
+thread.start()
+thread.join()
+assert len([row for row in again.metrics if "loss" in row]) == 14
 """
 
 
@@ -49,9 +59,15 @@ def test_a_program_trains_as_train_py_does(launcher: Launcher, workdir: Path) ->
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, cwd=workdir, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for name, line in zip(("training.lr", "none.tsv", "huge"), done.stdout.splitlines(), strict=True):
+    for name, line in zip(
+        ("training.lr", "none.tsv", "huge", "trainer.devices"), done.stdout.splitlines(), strict=True
+    ):
         assert name in line
-    for arguments in ((*BASE, "name=program", "trainer.max_steps=9"), ("resume=runs/program", "trainer.max_steps=12")):
+    steps = ("trainer.max_steps=12", "trainer.max_steps=14")
+    for arguments in (
+        (*BASE, "name=program", "trainer.max_steps=9"),
+        *(("resume=runs/program", more) for more in steps),
+    ):
         assert launcher.train(*arguments, cwd=workdir).status == 0
     weights = [workdir / "runs" / name / "model/model.safetensors" for name in ("python", "program")]
     assert weights[0].read_bytes() == weights[1].read_bytes()

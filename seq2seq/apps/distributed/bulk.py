@@ -118,6 +118,8 @@ def open_file(job: BulkJob, output: Path, surveyed: tuple[Path, str, tuple[int, 
     try:
         opened = begin()
     except UserError as error:
+        if isinstance(error.__cause__, OSError):  # the disk refused: what is unfinished stays
+            raise
         if target.exists():
             raise UserError(
                 f"{target} is no translation of this input by this model with these settings: "

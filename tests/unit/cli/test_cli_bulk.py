@@ -1,5 +1,6 @@
 """Bulk translation, as a user asks for it."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -94,6 +95,20 @@ def test_an_unfinished_output_of_other_settings_is_begun_again(translate, mono: 
         assert translate()[0] == 130
     assert translate("--beam", 1)[0] == translate("--beam", 1, "--output", mono.parent / "other")[0] == 0
     assert (mono.parent / "out" / "a.en").read_bytes() == (mono.parent / "other" / "a.en").read_bytes()
+
+
+def test_a_full_disk_at_the_next_start_removes_nothing(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for ending, function in ((fail, "finish"), (full, "_record")):
+        with monkeypatch.context() as patched:
+            patched.setattr(bulk.ResumableOutput, function, ending)
+            assert translate()[0] != 0
+        assert (mono.parent / "out/.seq2seq/parts/a.en/partial").read_text().count("\n") == 5
 
 
 def test_samples_do_not_depend_on_shards(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):

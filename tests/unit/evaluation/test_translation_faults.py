@@ -109,6 +109,8 @@ def test_words_are_runs_of_letters() -> None:
         ("3 cats", "gatos", ["3"]),
         ("20 or 20", "20", ["20"]),
         ("no number", "7", []),
+        ("In 1990 100 people died.", "En 1990 murieron 100 personas.", []),
+        ("1 000 000 in 2020", "1.000.000 en 2020", []),
     ],
 )
 def test_a_number_is_lost_unless_its_digits_or_its_word_are_there(

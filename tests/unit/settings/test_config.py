@@ -67,6 +67,7 @@ def test_globs_match_options_in_folders_of_a_group() -> None:
 def test_one_file_is_a_list_of_one() -> None:
     assert composed("data=files", "data.train=my file.tsv").data.train == ["my file.tsv"]
     assert composed("data=files", "data.train=[a.tsv]", "data.test=a.en+a.es").data.test == ["a.en+a.es"]
+    assert composed("data=files", "data.train='a=b (1).tsv'").data.train == ["a=b (1).tsv"]
 
 
 def test_the_error_for_a_glob_without_match_lists_the_options() -> None:

@@ -1,5 +1,6 @@
 """What processes that were killed while writing a folder leave, and what living ones must not lose."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -156,6 +157,20 @@ def test_the_second_writer_of_a_folder_is_refused_and_does_not_touch_the_first_o
             write(tmp_path / "model", "quick")
     assert (tmp_path / "model/text").read_text() == "slow"
     assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_reader_removes_no_draft_where_files_cannot_be_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with draft_of(tmp_path / "model") as draft:
+        (draft / "text").write_text("half")
+        complete_replacement(tmp_path / "model")
+    assert (tmp_path / "model/text").read_text() == "half"
+    write(tmp_path / "model", "again")
 
 
 def test_a_file_in_place_of_the_folder_above_is_named(tmp_path: Path) -> None:
