@@ -69,7 +69,7 @@ def train(*overrides: str, callbacks: Sequence["Callback"] = ()) -> Run:
         UserError: a setting, the text or the disk does not allow the run, or a signal stopped it.
     """
     if multiprocessing.parent_process() is not None:
-        raise UserError("a process that training started runs the program again: call train below `if __name__ == …`")
+        raise UserError('a process of the run imports this program: call train below `if __name__ == "__main__":`')
     cfg = compose_by_hydra(overrides)
     try:
         return start(cfg, cfg.pop("hydra"), callbacks, is_program=True)
