@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,16 +94,11 @@ def serve(
     )
     hosts = [host, *(allowed_host or ())]
     app = create_app(service, allowed_hosts=hosts, allow_origins=allow_origin or (), viewer=viewer())
-    if not is_loopback(listener.getsockname()[0]) and not api_key:
+    if not ip_address(listener.getsockname()[0]).is_loopback and not api_key:
         print(f"warning: {host} is open to the network and no --api-key is set: anybody can translate", file=sys.stderr)
     message = f"serving {' '.join(map(str, folders))} at {url_of(listener)} (Ctrl-C ends)"
     announce = partial(print, message, file=sys.stderr, flush=True)
     run(app, listener, announce)
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    return address == "::1" or address.startswith("127.")
 
 
 def detector() -> "Detect | None":

@@ -68,7 +68,7 @@ code Ctrl+C Ctrl+Alt+Del Ctrl+Shift+N Alt+F¶ Shift+F1¶ F1¶ ⌘K Ctrl-¶ Alt+T
 code v¶.¶ ¶.¶.¶ ¶.¶¶.¶ ¶.¶-rc¶ v¶.¶.¶-beta 0x¶¶ #¶¶¶¶¶¶ CVE-20¶¶-¶¶¶¶ ISO-¶¶¶¶
 code §_§ ¤_¤_¤ ¢¢ ¤¢ ¢¢¢ §-§ §§¶
 number ¶ ¶¶ ¶0 ¶¶¶ ¶00 ¶¶¶¶ ¶¶¶¶¶ 19¶¶ 20¶¶ 1:¶0 1¶:4¶ 1¶:0¶ 1¶/¶/19¶¶ ¶/1¶/20¶¶ ¶.¶ ¶¶.¶ 0.0¶ ¶.¶¶¶ ¶,¶¶¶ ¶¶,000
-number ¶¶% ¶0␣% ¶¶␣€ $¶¶ €¶¶ £¶¶0 -¶ +¶ #¶¶ ¶¶␣km ¶¶␣kg ¶¶°C ¶–¶¶ ¶¶¶-¶¶¶¶ +¶¶␣¶¶¶␣¶¶¶␣¶¶¶
+number ¶¶% ¶0␣% ¶¶␣€ $¶¶ €¶¶ £¶¶0 $¶,¶¶¶.¶¶ €¶,¶¶¶.¶¶ ¶¶,¶¶¶.¶ -¶ +¶ #¶¶ ¶¶␣km ¶¶␣kg ¶¶°C ¶–¶¶ ¶¶¶-¶¶¶¶ +¶¶␣¶¶¶␣¶¶¶␣¶¶¶
 emoji ❤️ ☀️ ☎️ ✈️ ✔️ ⚠️ ✅ ✨ ⭐ 👩‍🚀 👨‍💻 👨‍👩‍👧 🏳️‍🌈 ❤️‍🔥 1️⃣ 🇪🇸 🇬🇧 🇺🇸 🇲🇽 🇫🇷 🇩🇪 🇯🇵 👋🏻 👌🏼 👍🏽 👎🏾 👏🏿 🙏🏽 :) :-) ;) :D <3
 sign → ← ↑ ↓ ⇒ • · ▸ ► ★ ☆ ☐ ☑ ✓ ✔ ✗ © ® ™ § ¶ † ‡ ° ± × ÷ − ≈ ≠ ≤ ≥ ∞ √ ∑ π µ € £ ¥ ₹ ₽ ½ ¼ ² ³ ₂
 sign ª º … – — | # & @ * / ♥ ♪ № -> => <- == != ... *** ~
@@ -82,6 +82,7 @@ _EMOJI = [range(0x1F600, 0x1F645), range(0x1F400, 0x1F43F), range(0x1F680, 0x1F6
 _LISTS["emoji"] += [[chr(code) for code in codes] for codes in _EMOJI]
 _TEMPLATES = ("code", "number", "list", "name")
 _LETTERS, _KEYBOARD = "abcdefghijklmnopqrstuvwxyz", "qwertyuiop asdfghjkl zxcvbnm"
+_FEW_WORDS = 3  # of a pair that is repeated as a whole
 _WORDS_A_TYPO = 10  # a sentence with typing errors has one error, and one more per this many words
 
 
@@ -279,9 +280,20 @@ def _mistype(word: str, rng: random.Random) -> str | None:
     return word[:i] + word[i + 1 :] if kind == 2 else word[: i + 1] + word[i:]
 
 
+def _repeats(pair: Pair, draw: Draw) -> Pair | None:
+    """Repeat a word of the source, which is translated once; repeat a pair of few words as a whole, on both sides."""
+    words = pair[0].split(" ")
+    if all(len(text.split(" ")) <= _FEW_WORDS for text in pair):
+        count = draw.rng.choice((2, 3, 4, 6, 8, 12, 20, 30))
+        return _both(lambda text: " ".join([text] * count), pair)
+    i = draw.rng.randrange(len(words))
+    words[i : i + 1] = [words[i]] * draw.rng.randint(3, 8)  # twice may be meant: "very very good"
+    return (" ".join(words), pair[1]) if words[i].isalpha() else None
+
+
 FAMILIES: dict[str, Family] = {family.__name__[1:]: family for family in (
     _capitals, _title_case, _fragments, _joined, _typography, _names, _code, _symbols, _list_marks, _brackets, _numbers,
-    _dates, _typos,
+    _dates, _typos, _repeats,
 )}  # by the names of their weights  # fmt: skip
 
 

@@ -183,12 +183,7 @@ def read_seed() -> int | None:
 def _read_once(metric: Metric) -> None:
     """Make a metric read each system once for both tests, and return floats, which NumPy multiplies fast."""
     read = metric._extract_corpus_statistics
-
-    @cache
-    def read_once(*texts: Sequence[Any]) -> np.ndarray:
-        return np.array(read(*texts), dtype=float)
-
-    metric._extract_corpus_statistics = read_once  # type: ignore[method-assign]
+    metric._extract_corpus_statistics = cache(lambda *texts: np.array(read(*texts), dtype=float))
 
 
 def _system_score(bootstrap: Any, randomisation_p: float | None, baseline: Any) -> SystemScore:

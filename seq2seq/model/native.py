@@ -168,7 +168,8 @@ class NativeDecoder:
     def __getstate__(self) -> dict[str, Any]:
         """Move the weights to shared memory, so that the process that gets this decoder shares them."""
         parts = (part for norms, maps in self.layers for part in (*norms, *maps))
-        for tensor in chain(*(tensors_of(part) for part in (*parts, self.norm, self.output)), [self.embedding]):
+        tensors = (tensor for part in (*parts, self.norm, self.output) for tensor in (part.weight, part.bias))
+        for tensor in (self.embedding, *filter(torch.is_tensor, tensors)):
             tensor.share_memory_()
         self._start()
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
@@ -298,11 +299,6 @@ def lay_out_norm(module: nn.Module) -> Norm:
         assert module.eps is not None
         return Norm(module.weight.detach().float().clone(), None, module.eps)
     return Norm(None, None, 0.0)
-
-
-def tensors_of(part: Map | Norm) -> list[Tensor]:
-    """Return the tensors of a map or a normalisation."""
-    return [tensor for tensor in (part.weight, part.bias) if tensor is not None]
 
 
 def _map(layout: Map) -> _Map:

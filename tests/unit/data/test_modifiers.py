@@ -62,8 +62,7 @@ def test_families_come_by_their_weights_and_the_same_generator_gives_the_same_fo
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_form_is_normalised_and_differs_and_no_side_is_empty(family: str):
-    changed = [form for pair in PAIRS for form in forms(pair, family) if form != pair]
-    assert changed
+    assert (changed := [form for pair in PAIRS for form in forms(pair, family) if form != pair])
     assert all(side and normalise(side) == side for form in changed for side in form)
 
 
@@ -88,6 +87,8 @@ def test_what_is_inserted_stands_on_both_sides(family: str):
         ("fragments", ("At 5 p.m.", "A las 5 p.m."), {("At 5 p.m.", "A las 5 p.m.")}),
         ("title_case", PAIRS[3], {("What Is The Price Of 25 Apples?", tgt)
                                   for tgt in (PAIRS[3][1], "¿Cuál Es El Precio De 25 Manzanas?")}),
+        ("repeats", ("Go!", "Ve."), {(("Go! " * n)[:-1], ("Ve. " * n)[:-1]) for n in (2, 3, 4, 6, 8, 12, 20, 30)}),
+        ("repeats", ("a 1, 2. 3.", "x"), {("a 1, 2. 3.", "x"), *(("a " * n + "1, 2. 3.", "x") for n in range(3, 9))}),
         ("joined", ("Yes.", "Sí."), {("Yes. The cat drank the milk.", "Sí. El gato bebió la leche.")}),
         ("dates", ("OK", "好"), {("OK", "好")}),
     ],
@@ -98,8 +99,7 @@ def test_forms(family: str, pair: tuple[str, str], expected: set[tuple[str, str]
 
 
 def test_quotes_are_those_of_each_language_and_ellipses_and_apostrophes_are_curly():
-    styles = {(src[7], tgt[5]) for src, tgt in forms(PAIRS[2], "typography")}
-    assert styles == {("“", "“"), ("‘", "«")}
+    assert {(src[7], tgt[5]) for src, tgt in forms(PAIRS[2], "typography")} == {("“", "“"), ("‘", "«")}
     assert all("10:45… " in src and "10:45… " in tgt for src, tgt in forms(PAIRS[2], "typography"))
     assert all("didn’t" in src for src, _ in forms(PAIRS[1], "typography"))
 
