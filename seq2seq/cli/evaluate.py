@@ -1,6 +1,5 @@
 """`seq2seq evaluate`: score finished translations against references, or a model on unusual texts."""
 
-import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -118,7 +117,7 @@ def evaluate(
         scores = compare(systems, references, metric or METRICS, samples or SAMPLES, trials or TRIALS, tgt_lang)
     else:
         scores = score(systems[0][1], *references, language=tgt_lang)
-    shared.report(scores, as_json, to_stderr=False)
+    shared.report(scores.to_dict(), scores.table(), as_json)
 
 
 def report_model(
@@ -152,7 +151,7 @@ def report_model(
             translator.tgt_lang,
             words_of_run(folder.parent),
         )
-        shown, plain = table(families), to_plain(families)
+        shared.report(to_plain(families), table(families), as_json)
     elif translator.calibration is None:
         raise UserError(
             f"{folder} is not calibrated, so it gives no confidence: models that this version trains with 200 "
@@ -161,13 +160,7 @@ def report_model(
     else:
         best = [of_text[0] for of_text in translator.translate_nbest(source, 1)]
         reliability = measure_reliability(best, reference)
-        shown, plain = reliability.table(), reliability.to_dict()
-    if as_json:
-        print(json.dumps(plain, ensure_ascii=False))
-    else:
-        from rich.console import Console
-
-        Console().print(shown)
+        shared.report(reliability.to_dict(), reliability.table(), as_json)
 
 
 def warn_of_slow_ter(files: Iterable[tuple[str, Sequence[str]]]) -> None:

@@ -19,10 +19,9 @@ from seq2seq.storage.cache import digest_files
 from seq2seq.storage.output import Output, find_model, published_model
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from seq2seq.apps.distributed.ray_workers import RayWorkers
-    from seq2seq.evaluation.error_analysis import Analysis
-    from seq2seq.evaluation.metrics import Scores
-    from seq2seq.evaluation.significance import Comparison
     from seq2seq.translate.translator import Translator
     from seq2seq.translate.types import SearchRequest, Text, Translation
 
@@ -180,14 +179,14 @@ def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> I
         yield best[0].text
 
 
-def report(scores: "Scores | Comparison | Analysis", as_json: bool, *, to_stderr: bool) -> None:
+def report(plain: Mapping[str, Any], table: "RenderableType", as_json: bool, *, to_stderr: bool = False) -> None:
     """Print scores as a table, or as one JSON object."""
     from rich.console import Console
 
     if as_json:
-        print(json.dumps(scores.to_dict(), ensure_ascii=False), file=sys.stderr if to_stderr else sys.stdout)
+        print(json.dumps(plain, ensure_ascii=False), file=sys.stderr if to_stderr else sys.stdout)
     else:
-        Console(stderr=to_stderr).print(scores.table())
+        Console(stderr=to_stderr).print(table)
 
 
 def ray_workers(address: str | None) -> "RayWorkers | None":

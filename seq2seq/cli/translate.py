@@ -119,7 +119,8 @@ def translate(
             if lines.references is not None:
                 from seq2seq.evaluation.metrics import score
 
-                shared.report(score(kept, lines.references, language=translator.tgt_lang), as_json, to_stderr=True)
+                scores = score(kept, lines.references, language=translator.tgt_lang)
+                shared.report(scores.to_dict(), scores.table(), as_json, to_stderr=True)
 
 
 def converse(job: shared.Job) -> None:

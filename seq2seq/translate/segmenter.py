@@ -194,9 +194,9 @@ def without_repeats(translations: Iterable[Translation]) -> list[Translation]:
 
 def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
     """Return the candidates by their mean chrF against all others, best first (minimum Bayes risk)."""
-    from seq2seq.evaluation.mbr import minimum_bayes_risk  # slow to import, and rarely needed
+    from seq2seq.evaluation.mbr import expected_utilities  # slow to import, and rarely needed
 
-    _, utilities = minimum_bayes_risk([candidate.text for candidate in candidates])
+    utilities = expected_utilities([candidate.text for candidate in candidates])
     order = sorted(range(len(candidates)), key=lambda index: utilities[index], reverse=True)
     return [candidates[index] for index in order]
 
