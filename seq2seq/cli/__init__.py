@@ -74,7 +74,9 @@ def main(application: typer.Typer = app) -> None:
     except (UserError, OSError) as error:
         if "--debug" in itertools.takewhile(lambda argument: argument != "--", sys.argv[1:]):
             raise
-        message = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        message = str(error)
+        if isinstance(error, OSError) and error.filename is not None:
+            message = f"{error.filename}: {error.strerror}"
         sys.exit("error: " + printable(" ".join(message.split())))
     except SystemExit as error:
         if error.code == INTERRUPTED:

@@ -46,6 +46,9 @@ def claimed(output: Path, *, inside: bool = False, is_writer: bool = True) -> It
             for left in (work / NEW, work / _OLD):
                 _remove(left)
         yield work
+    except OSError as error:  # a write to a full disk names no file
+        error.filename = error.filename or str(output)
+        raise
     finally:
         unlock(work / _LOCK, remove=True)
 

@@ -21,7 +21,7 @@ from seq2seq import __version__
 from seq2seq.errors import UserError
 from seq2seq.settings.search import change_search
 from seq2seq.storage.atomic import PARTS, WORK
-from seq2seq.storage.lines import COMPRESSED, explain_os_error
+from seq2seq.storage.lines import COMPRESSED, open_bytes
 from seq2seq.storage.output import ResumableOutput, read_lines, require_other
 from seq2seq.translate.translator import CHUNK_LINES, Translator
 from seq2seq.translate.types import SearchRequest
@@ -96,15 +96,12 @@ def find_files(patterns: Sequence[str]) -> Iterator[Path]:
 def survey(lines: int, source: Path) -> tuple[Path, str, tuple[int, ...]]:
     """Return a file, its digest, and the byte offsets at which its shards of so many lines begin."""
     digest, starts, size = hashlib.blake2b(digest_size=16), [], 0
-    try:
-        with source.open("rb") as file:
-            for number, line in enumerate(file):
-                if number % lines == 0:
-                    starts.append(size)
-                size += len(line)
-                digest.update(line)
-    except OSError as error:
-        raise explain_os_error(source, error) from error
+    with open_bytes(source) as file:
+        for number, line in enumerate(file):
+            if number % lines == 0:
+                starts.append(size)
+            size += len(line)
+            digest.update(line)
     return source, digest.hexdigest(), tuple(starts)
 
 

@@ -66,14 +66,11 @@ def export_argos(bundle: Path, file: Path, quantization: str = "float32") -> Non
             "to_name": language_name(config.tgt_lang),
         }
         root = f"translate-{config.src_lang}_{config.tgt_lang}-{_VERSION.replace('.', '_')}"
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(file) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as package:
-                package.writestr(f"{root}/metadata.json", json.dumps(metadata, indent=2, ensure_ascii=False))
-                package.write(model / FILE, f"{root}/sentencepiece.model")
-                package.write(model / CARD, f"{root}/{CARD}")
-                for path in sorted(model.iterdir()):
-                    if path.name not in (FILE, CARD):
-                        package.write(path, f"{root}/model/{path.name}")
-        except OSError as error:  # a write to a full disk names no file
-            raise OSError(error.errno, error.strerror, str(file)) from error
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as package:
+            package.writestr(f"{root}/metadata.json", json.dumps(metadata, indent=2, ensure_ascii=False))
+            package.write(model / FILE, f"{root}/sentencepiece.model")
+            package.write(model / CARD, f"{root}/{CARD}")
+            for path in sorted(model.iterdir()):
+                if path.name not in (FILE, CARD):
+                    package.write(path, f"{root}/model/{path.name}")

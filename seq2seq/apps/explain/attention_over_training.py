@@ -56,18 +56,11 @@ def write_over_page(explanation: Explanation, moments: Sequence[Moment]) -> str:
 
 
 def animate(explanation: Explanation, moments: Sequence[Moment], path: Path) -> None:
-    """Write an animated GIF with one map of attention per moment.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Write an animated GIF with one map of attention per moment."""
     rows, columns = ([word.text for word in words] for words in explanation.subject.words()["cross"])
     first, *others = (_draw(moment, rows, columns).quantize(64) for moment in moments)
     milliseconds = [*[1000 * _SECONDS] * len(others), 1000 * _LAST]
-    try:
-        first.save(path, save_all=True, append_images=others, duration=milliseconds, loop=0)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    first.save(path, save_all=True, append_images=others, duration=milliseconds, loop=0)
 
 
 @any_letters()

@@ -75,12 +75,9 @@ def export_html(folder: Path, file: Path, *, beam: int | None = None) -> None:
     styles = [(files("seq2seq.apps.explain") / "viewer" / "viewer.css"), page / "page.css"]
     title = f"{languages['source']['name']} to {languages['target']['name']}"
     text = frame(body, [path.read_text(encoding="utf-8") for path in styles], html.escape(title), scripts, worker=True)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as draft:
-            draft.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{file} cannot be written: {error.strerror}") from error
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(file) as draft:
+        draft.write_text(text, encoding="utf-8")
 
 
 def _raw(source: str) -> str:

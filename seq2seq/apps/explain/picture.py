@@ -45,9 +45,11 @@ def draw(explanation: Explanation, path: Path, parts: Sequence[str] = ("alignmen
     """Write a PNG of the parts: by default, everything.
 
     Raises:
-        UserError: the model has none of the parts, or the file cannot be written.
+        UserError: the model has none of the parts.
     """
-    _save(make_figure(explanation, parts), path)
+    figure = make_figure(explanation, parts)
+    box = figure.get_tightbbox().padded(0.3)
+    figure.savefig(path, bbox_inches=box, dpi=min(110, MAX_PIXELS / max(box.size)))
 
 
 def make_figure(explanation: Explanation, parts: Sequence[str]) -> Any:
@@ -185,11 +187,3 @@ def _move_below(figure: Any, axes: list[Any]) -> None:
 def shorten(text: str, longest: int = LONGEST_WORD) -> str:
     """Return a text of at most `longest` letters."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def _save(figure: Any, path: Path) -> None:
-    box = figure.get_tightbbox().padded(0.3)
-    try:
-        figure.savefig(path, bbox_inches=box, dpi=min(110, MAX_PIXELS / max(box.size)))
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error

@@ -11,6 +11,7 @@ from seq2seq.apps.lab.runs import Curve, Lab, LabRun, read_lab
 from seq2seq.apps.lab.verdicts import BASELINE, RULE, Measured, Verdict, judge, read_claims
 from seq2seq.errors import UserError
 from seq2seq.storage.atomic import replacing
+from seq2seq.storage.output import output_folder
 
 TITLE = "The ablation lab"
 PAGE, CURVES, VALUES = "lab.md", "curves.png", "lab.json"
@@ -22,23 +23,17 @@ GREY, COLOUR, INK, FAINT = "#8a8f98", "#c2410c", "#1f2328", "#d8dbe0"
 
 
 def write_report(runs: Path, output: Path) -> Lab:
-    """Write the section about these runs in output/lab.md, and their picture and values into output/NAME OF runs/.
-
-    Raises:
-        UserError: there is no run, or a file cannot be written.
-    """
+    """Write the section about these runs in output/lab.md, and their picture and values into output/NAME OF runs/."""
     claims = read_claims()
     lab = read_lab(runs, [BASELINE, *dict.fromkeys(claim.experiment for claim in claims)])
     verdicts = [verdict for claim in claims if (verdict := judge(claim, lab)) is not None]
     key = runs.resolve().name
-    try:
-        (output / key).mkdir(parents=True, exist_ok=True)
+    with output_folder(output):
+        (output / key).mkdir(exist_ok=True)
         draw_curves(lab, output / key / CURVES)
         text = json.dumps(to_plain(lab, verdicts), ensure_ascii=False)
         (output / key / VALUES).write_text(text + "\n", encoding="utf-8")
         fill(output / PAGE, key, to_markdown(lab, verdicts, key))
-    except OSError as error:
-        raise UserError(f"cannot write to --output {output}: {error.strerror or error}") from error
     return lab
 
 
@@ -46,10 +41,6 @@ def fill(page: Path, key: str, text: str) -> None:
     """Replace the text between the comments `<!-- begin KEY -->` and `<!-- end KEY -->` of a page.
 
     If the page lacks both comments, they are added at its end. A missing page is created with TITLE.
-
-    Raises:
-        UserError: the page has only one of the two comments.
-        OSError: the page cannot be written.
     """
     begin, end = f"<!-- begin {key} -->", f"<!-- end {key} -->"
     try:
@@ -150,9 +141,6 @@ def draw_curves(lab: Lab, picture: Path) -> None:
     """Write a picture of validation losses (nats per target token) by updates, a panel for each experiment.
 
     The baseline's panel is first; the others are in the order of BLEU, best first.
-
-    Raises:
-        OSError: the picture cannot be written.
     """
     from matplotlib.figure import Figure
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -238,3 +239,12 @@ def test_what_has_the_name_of_work_but_is_the_users_is_not_touched(tmp_path: Pat
     with pytest.raises(UserError, match=r"\.out\.seq2seq is no work folder of this program"), claimed(tmp_path / "out"):
         pass
     assert (tmp_path / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("writing", [draft_of, replacing, claimed])
+def test_an_error_that_names_no_file_names_the_output(
+    tmp_path: Path, writing: Callable[[Path], AbstractContextManager]
+):
+    with pytest.raises(OSError, match="No space left") as raised, writing(tmp_path / "output"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert raised.value.filename == str(tmp_path / "output")
