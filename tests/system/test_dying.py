@@ -12,8 +12,6 @@ from small_run import BASE, PAIR, VARIANTS, checkpoints, fails_in_one_line, last
 
 from seq2seq.training.run_files import read_run
 from seq2seq.translate.bundle import load_bundle
-from seq2seq.translate.translator import Translator
-from tests.toy import PAIRS
 
 pytestmark = pytest.mark.system
 
@@ -74,21 +72,6 @@ def test_killed_while_testing_leaves_a_model_and_is_gone_on_from(launcher: Launc
     assert "| test | 10 |" in (run / "model/README.md").read_text()
 
 
-def test_killed_after_its_first_validation_a_run_has_a_model_that_its_end_replaces(
-    launcher: Launcher, workdir: Path
-) -> None:
-    run = workdir / "runs/run"
-    result = launcher.train(*BASE, "name=run", cwd=workdir, until="update 10 ")
-    assert result.status == -signal.SIGKILL, result.output
-    assert "The run is not finished: these are the weights after update 8.\n" in (run / "model/README.md").read_text()
-    assert len(Translator.load(run, "cpu").translate([PAIRS[0][0]])) == 1
-    best = (run / "model/model.safetensors").read_bytes()
-    resumed = launcher.train("resume=runs/run", cwd=workdir)
-    assert resumed.status == 0, resumed.output
-    assert (run / "model/model.safetensors").read_bytes() != best
-    assert "not finished" not in (run / "model/README.md").read_text()
-
-
 KILL = """
 import os, signal
 from seq2seq.apps import train
@@ -128,32 +111,8 @@ def test_the_command_of_a_killed_run_begins_goes_on_or_is_done(launcher: Launche
         assert not [path for path in folder.rglob("*") if ".tmp" in path.name or ".draft" in path.name]
 
 
-KILL_READER = """
-import multiprocessing
-from seq2seq.training.module import TranslationModule as M
-start = M.on_train_batch_start
-def kill(self, batch, index):
-    start(self, batch, index)
-    if self.global_step == 4:
-        for child in multiprocessing.active_children(): child.kill(); child.join()
-M.on_train_batch_start = kill
-"""
-
-
 ENDLESS = (*VARIANTS["subwords"], "trainer.validate_every=100000", "training.schedule=constant", "name=run")
 LOST_READER = "a process that reads the training text ended, perhaps for want of memory"
-
-
-def test_when_the_process_that_reads_text_dies_training_says_so_and_can_go_on(
-    launcher: Launcher, workdir: Path
-) -> None:
-    result = launcher.train(*ENDLESS, "trainer.max_steps=100000", cwd=workdir, BEFORE=KILL_READER)
-    fails_in_one_line(result, f"{LOST_READER}: resume=runs/NAME")
-    steps = f"trainer.max_steps={newest_update(workdir / 'runs/run') + 5}"
-    resumed = launcher.train("resume=runs/run", steps, cwd=workdir)
-    assert resumed.status == 0, resumed.output
-    assert launcher.train(*ENDLESS, "name=straight", steps, cwd=workdir).status == 0
-    assert logged(workdir / "runs/run") == logged(workdir / "runs/straight")
 
 
 NOTE_CHILDREN = """

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from launcher import Launcher
 from small_run import BASE, checkpoints, fails_in_one_line, last_weights, logged
 
@@ -26,19 +25,6 @@ def kill(self, batch, index):
     if self.global_step == 11: os.kill(os.getpid(), 9)
 M.on_train_batch_start = kill
 """
-
-
-def test_a_truncated_checkpoint_falls_back_to_the_one_before(launcher: Launcher, workdir: Path) -> None:
-    sets = (*BASE, "name=run", "trainer.keep_last=2", "trainer.max_steps=6")
-    assert launcher.train(*sets, cwd=workdir).status == 0
-    newest = workdir / "runs/run/checkpoints/step=0000006.ckpt"
-    newest.write_bytes(newest.read_bytes()[:20_000])
-    (workdir / "runs/run/results.json").unlink()
-    resumed = launcher.train("resume=runs/run", cwd=workdir)
-    assert resumed.status == 0, resumed.output
-    assert "step=0000006.ckpt is damaged" in resumed.output
-    assert "going on from step=0000003.ckpt, the one before" in resumed.output
-    assert (workdir / "runs/run/checkpoints/damaged-step=0000006.ckpt").stat().st_size == 20_000
 
 
 def test_a_damaged_last_checkpoint_falls_back_to_a_best_one(launcher: Launcher, trained: Path) -> None:
@@ -130,14 +116,6 @@ def at_update_4(code: str) -> str:
     )
 
 
-def test_a_full_disk_while_saving_leaves_the_previous_checkpoint(launcher: Launcher, disk: Path) -> None:
-    fill = "import shutil; open('filler', 'wb').write(bytes(shutil.disk_usage('.').free))"
-    result = launcher.train(*BASE, "name=run", cwd=disk, BEFORE=at_update_4(fill))
-    fails_in_one_line(result, "No space left")
-    assert checkpoints(disk / "runs/run") == ["step=0000003.ckpt"]
-    last_weights(disk / "runs/run")
-
-
 def test_a_disk_that_takes_no_more_keeps_the_checkpoint_before(launcher: Launcher, workdir: Path) -> None:
     """By a limit on the size of files, which needs no rights."""
     code = (
@@ -204,16 +182,3 @@ def test_an_injected_nan_is_never_saved(launcher: Launcher, workdir: Path) -> No
     assert all(tensor.isfinite().all() for tensor in last_weights(workdir / "runs/run")["state_dict"].values())
     resumed = launcher.train("resume=runs/run", "trainer.max_steps=6", cwd=workdir)
     assert resumed.status == 0, resumed.output
-
-
-def test_a_corrupted_cache_is_noticed_and_made_again(launcher: Launcher, workdir: Path) -> None:
-    sets = (*BASE, "trainer.max_steps=3")
-    cache = workdir / "cache"
-    assert launcher.train(*sets, "name=one", cwd=workdir, SEQ2SEQ_CACHE=str(cache)).status == 0
-    (prepared,) = cache.glob("*/train.ids")
-    prepared.write_bytes(prepared.read_bytes()[:-64] + bytes(64))
-    result = launcher.train(*sets, "name=two", cwd=workdir, SEQ2SEQ_CACHE=str(cache))
-    assert result.status == 0, result.output
-    assert "is damaged: preparing it again" in result.output
-    ends = [last_weights(workdir / "runs" / name)["state_dict"] for name in ("one", "two")]
-    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from benchmarks.server_process import REPOSITORY, ServerProcess
-from seq2seq.translate.translator import Translator
 
 pytestmark = pytest.mark.system
 
@@ -42,14 +41,6 @@ def test_libretranslate_s_client_translates(server: ServerProcess):
     assert client.translate("The cat sees the milk.\nA dog?", "auto", "es").splitlines()[0] == "El gato ve la leche."
     assert [language["code"] for language in client.languages()] == ["en", "es"]
     assert client.detect("The cat sees the milk and drinks it.")[0]["language"] == "en"
-
-
-def test_it_translates_as_the_translator_does(server: ServerProcess):
-    sources = ["The cat sees the milk.", "The cow brings an apple.", "The bird wants a ball.", "€ 5 → ñ"]
-    expected = Translator.load(BUNDLE, "cpu").translate_nbest(sources, 3)
-    answer = translate(server.url, sources, alternatives=2)
-    assert answer["translatedText"] == [best[0].text for best in expected]
-    assert answer["alternatives"] == [[translation.text for translation in best[1:]] for best in expected]
 
 
 def test_a_glossary_decides_words_also_within_markup(server: ServerProcess):

@@ -106,13 +106,3 @@ def test_it_trains_translates_and_resumes(installed: Installed):
         assert out.count("\n") == (command[1] == "translate"), out
     results = (installed.folder / "runs/run/results.json").read_text()
     assert '"updates": 4' in results
-
-
-def test_settings_of_a_user_s_folder_are_added(installed: Installed):
-    folder = installed.folder / "mine" / "experiment"
-    folder.mkdir(parents=True)
-    (folder / "own.yaml").write_text("# @package _global_\nexperiment_name: own\ntrainer:\n  max_steps: 7\n")
-    status, out, err = installed.run("seq2seq", "train", "--config-dir", "mine", "experiment=own", "--cfg", "job")
-    assert status == 0, err
-    assert "experiment_name: own" in out
-    assert "max_steps: 7" in out

@@ -103,6 +103,7 @@ def test_while_a_run_trains_its_model_has_the_best_weights_but_a_complete_one_st
     monkeypatch.setattr(Checkpoints, "on_validation_end", note)
     results(config, folder, "last")
     assert 1 < len(set(models.values())) < len(models)
+    assert "not finished" not in (folder / "model/README.md").read_text()
     models.clear()
     config.trainer.max_steps, config.training.learning_rate = 19, 1e-3
     before = (folder / "model/model.safetensors").read_bytes()

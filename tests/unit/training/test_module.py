@@ -143,15 +143,3 @@ def test_a_checkpoint_from_before_a_setting_existed_has_its_default() -> None:
     checkpoint["belongs_to"]["architecture"] = "markov"
     with pytest.raises(UserError, match=r"written with another architecture \(markov, now transformer\)"):
         trained.on_load_checkpoint(checkpoint)
-
-
-def test_a_loss_that_is_no_number_stops_training_and_names_the_update(tmp_path: Path) -> None:
-    broken = module()
-
-    class Poison(L.Callback):
-        def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-            if trainer.global_step == 2:
-                broken.model.embedding.weight.data[5] = torch.nan
-
-    with pytest.raises(UserError, match=r"not a number at update 3: training stops.*Lower training.learning_rate"):
-        train(broken, [BOTH] * 5, tmp_path, callbacks=[Poison()])

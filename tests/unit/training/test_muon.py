@@ -1,7 +1,5 @@
 """Muon: singular values near 1, changes of AdamW's size in every second update, and AdamW itself elsewhere."""
 
-from copy import deepcopy
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -86,18 +84,6 @@ def test_weights_decay_by_the_learning_rate() -> None:
         for optimizer, optimised in zip(optimizers, (with_decay, without), strict=True):
             update(optimizer, optimised, number)
     torch.testing.assert_close(with_decay[0], without[0] - start * EVERY * RATE * 0.5)
-
-
-def test_a_loaded_state_goes_on_in_the_same_place() -> None:
-    straight, resumed = parameters(), parameters()
-    first, second = make(straight), make(resumed)
-    update(first, straight, 1)
-    for old, new in zip(straight, resumed, strict=True):
-        new.data.copy_(old.data)
-    second.load_state_dict(deepcopy(first.state_dict()))
-    for number in (2, 3, 4):
-        changes = update(first, straight, number), update(second, resumed, number)
-        assert all(torch.equal(one, other) for one, other in zip(*changes, strict=True))
 
 
 def test_the_closure_is_called_once_an_update_with_all_groups_and_its_loss_returned() -> None:

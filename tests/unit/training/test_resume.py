@@ -18,7 +18,7 @@ from seq2seq.training.callbacks import Patience
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.run_files import list_checkpoints
 from tests.thin import thin
-from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run, straight_run
+from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*")]
 
@@ -55,17 +55,6 @@ def test_every_checkpoint_leads_to_the_same_end(
     assert {path.name for path in (tmp_path / "run/checkpoints").iterdir()} == names
     later = {step_: loss for step_, loss in losses(folder).items() if int(step_) > step}
     assert later == (losses(tmp_path / "run") if later else {})
-
-
-def test_a_run_with_modifiers_resumes_the_same(config: Config, data: PreparedData, tmp_path: Path) -> None:
-    modified = changed(config, modifiers=ModifiersConfig(share=0.8))
-    straight = straight_run(modified, data, tmp_path / "straight")
-    folder, saved, events = straight
-    resumed = resume(modified, data, straight, saved[4], tmp_path / "run")  # of update 5
-    assert resumed == [event for event in events if event[1] > 5]
-    assert is_same(end_of(tmp_path / "run"), end_of(folder))
-    _, others = run(config, data, tmp_path / "plain")
-    assert resumed != [event for event in others if event[1] > 5]
 
 
 def test_a_run_that_fails_ends_the_process_that_reads_ahead(config: Config, data: PreparedData, tmp_path: Path) -> None:
@@ -152,21 +141,6 @@ def test_a_checkpoint_without_one_of_its_parts_leads_elsewhere(
     end, straight_end = parts_of(end_of(tmp_path / "run")), parts_of(end_of(folder))
     assert end.keys() == straight_end.keys()
     assert differing | {key for key in end if not is_same(end[key], straight_end[key])} == expected
-
-
-def test_a_run_with_adamw_needs_its_squares_too(
-    config: Config, data: PreparedData, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-) -> None:
-    adamw = changed(config, optimizer="adamw")
-    straight = straight_run(adamw, data, tmp_path_factory.mktemp("adamw"))
-    resume(adamw, data, straight, straight[1][5], tmp_path / "whole")
-    assert is_same(end_of(tmp_path / "whole"), end_of(straight[0]))
-    values = torch.load(straight[1][5], weights_only=True)
-    for state in values["optimizer_states"][0]["state"].values():
-        state["exp_avg_sq"].zero_()
-    torch.save(values, tmp_path / "less.ckpt")
-    resume(adamw, data, straight, tmp_path / "less.ckpt", tmp_path / "less")
-    assert not is_same(end_of(tmp_path / "less"), end_of(straight[0]))
 
 
 def test_another_optimizer_is_refused(

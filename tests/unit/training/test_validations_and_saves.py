@@ -20,7 +20,7 @@ from seq2seq.training.callbacks import Budget
 from seq2seq.training.checkpoint_io import DurableIO, link
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.run_files import list_checkpoints, step_of
-from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run
+from tests.unit.training.resuming import UPDATES, changed, losses, resume, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*")]
 
@@ -115,29 +115,6 @@ def test_a_validation_writes_one_file_and_gives_it_a_second_name(
     best = list((tmp_path / "checkpoints").glob("best-*"))
     assert len(best) == 3  # two at a time
     assert all(path.samefile(tmp_path / "checkpoints" / f"{path.name[5:17]}.ckpt") for path in best)
-
-
-def test_what_a_validation_decided_is_decided_again_after_a_kill_before_the_next_save(
-    config: Config, data: PreparedData, tmp_path: Path
-) -> None:
-    config = changed(config, checkpoint_every=1000, keep_last=1)
-
-    class Kill(L.Callback):
-        def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-            if trainer.global_step == 9:
-                raise RuntimeError("killed")
-
-    with pytest.raises(RuntimeError, match="killed"):
-        run(config, data, tmp_path / "run", None, Kill())
-    folder = tmp_path / "run/checkpoints"
-    names = sorted(path.name for path in folder.iterdir())
-    assert [name[:17] for name in names] == ["best-step=0000004", "best-step=0000008", "step=0000008.ckpt"]
-    run(config, data, tmp_path / "run", folder / "step=0000008.ckpt")
-    run(config, data, tmp_path / "straight")
-    assert is_same(end_of(tmp_path / "run"), end_of(tmp_path / "straight"))
-    assert {path.name for path in folder.iterdir()} == {
-        path.name for path in (tmp_path / "straight/checkpoints").iterdir()
-    }
 
 
 def test_a_run_killed_in_its_last_validation_can_be_given_more_updates(
