@@ -72,6 +72,8 @@ def train_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         (("trainer=gpu",), "trainer.accelerator=gpu but there is no CUDA device"),
         (("logger=wandb",), "logger=wandb needs the package wandb"),
         (("resume=runs/half", "trainer.max_steps=5"), "the run has 6 updates already, trainer.max_steps=5 is not more"),
+        (("training.lr=1",), "there is no setting training.lr: did you mean training.learning_rate?"),
+        (("model=" + "x" * 5000,), "xxx: File name too long"),
     ],
 )
 def test_what_cannot_begin_is_refused_before_text_is_prepared(
@@ -83,7 +85,11 @@ def test_what_cannot_begin_is_refused_before_text_is_prepared(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "wandb" else find(name, *more))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(training, "prepare_folder", lambda *_: pytest.fail("text was prepared"))
-    assert message in call(*overrides)
+    error = call(*overrides)
+    assert error.startswith("error: ")
+    assert message in error
+    assert "\n" not in error
+    assert len(error) < 2000
 
 
 @pytest.mark.parametrize(

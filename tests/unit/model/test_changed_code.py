@@ -20,13 +20,11 @@ from seq2seq.model.kernels import uses_fused_kernel
 from seq2seq.model.native import NativeDecoder
 from seq2seq.model.variants.trace import record_attention
 from seq2seq.settings.compose import compose
-from seq2seq.translate.translator import Translator
 from tests.thin import thin
 from tests.unit.model.models import make_transformer
 from tests.unit.searches import NEEDS_COMPILER
 
 REPOSITORY = Path(__file__).parents[3]
-GOLDEN = REPOSITORY / "tests" / "golden" / "bundle"
 CONFIGS = [path.stem for path in (REPOSITORY / "conf" / "model").glob("*.yaml") if path.stem != "lstm"]
 softmax = attention.attention_weights
 
@@ -174,13 +172,3 @@ def test_a_comparison_is_right_within_training_and_about_a_diverged_model(warnin
     model.get_parameter("decoder_layers.1.feed_forward.up.weight").data.fill_(torch.nan)
     assert isinstance(decoder_for_search(model, torch.float32, "auto"), NativeDecoder)
     assert not warnings.messages
-
-
-@NEEDS_COMPILER
-def test_translations_with_changed_attention_are_the_textbooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ["The cat sees the milk.", "The black cat drank the milk.", "She sees an old house."]
-    softmax_translations = Translator.load(GOLDEN, "cpu", compiles="on").translate(texts)
-    monkeypatch.setattr(attention, "attention_weights", relu_weights)
-    expected = Translator.load(GOLDEN, "cpu", compiles="off").translate(texts)
-    assert expected != softmax_translations
-    assert Translator.load(GOLDEN, "cpu").translate(texts) == expected

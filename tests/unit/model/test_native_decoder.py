@@ -82,12 +82,6 @@ def test_every_step_equals_the_textbooks_whatever_rows_continue(
 
 
 @NEEDS_COMPILER
-def test_a_batch_of_one_equals_the_same_sentence_among_others(model: Transformer) -> None:
-    decoder, src = NativeDecoder(model), sources()
-    assert_close(first_step(decoder, src[1:2, :5], FIRST[1:2])[0], first_step(decoder, src)[1], atol=1e-5, rtol=1e-5)
-
-
-@NEEDS_COMPILER
 def test_a_limited_decoder_reads_and_predicts_indices(model: Transformer) -> None:
     ids, last = torch.tensor([0, 3, 5, 8, 13, 21]), torch.tensor([2, 5, 3, 4])
     decoder, src = NativeDecoder(model), sources()

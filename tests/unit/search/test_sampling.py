@@ -67,13 +67,6 @@ def test_the_tokens_that_can_be_drawn_are_hugging_faces(top_k, top_p):
         assert {(*ids, EOS)[0] for ids in ids_of(samples)} == set(allowed.nonzero()[:, 0].tolist())
 
 
-def test_samples_depend_on_the_seed_and_not_on_how_many_are_drawn():
-    model, tables, limits = TableModel(9), [41, 42, 43], [6, 3, 8]
-    five = sample(model, tables, limits, samples=5, keys=[1, 2, 3])
-    assert [samples[:2] for samples in five] == sample(model, tables, limits, samples=2, keys=[1, 2, 3])
-    assert sample(model, tables, limits, samples=5, seed=2, keys=[1, 2, 3]) != five
-
-
 @pytest.mark.parametrize("no_repeat", [False, True])
 def test_samples_come_as_often_as_they_are_probable(no_repeat):
     model, number = TableModel(6), 1000

@@ -147,3 +147,5 @@ def test_the_setting_comes_before_the_environment(monkeypatch: pytest.MonkeyPatc
     assert (cache_root("~/other"), cache_root()) == (Path.home() / "other", Path("/somewhere"))
     monkeypatch.setenv("SEQ2SEQ_CACHE", "")
     assert cache_root() == Path.home() / ".cache" / "seq2seq"
+    with pytest.raises(UserError, match="~nobody-here/c: the home of this user is not known here"):
+        cache_root("~nobody-here/c")

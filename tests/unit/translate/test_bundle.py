@@ -140,17 +140,11 @@ def change(folder: Path, **values: object) -> None:
         ({"architecture": "MarianMTModel"}, "not a model of this program"),
         ({"architecture": "seq2seq-markov"}, "model.architecture=markov is not known: choose one of transformer"),
         ({"format_version": 2}, "format_version=2, this version reads 1 and 3: use the version that wrote it"),
-        ({"trained_length": "long"}, "damaged: trained_length='long', expected a positive whole number"),
-        (
-            {"calibration": {"bias": 1.0}},
-            "damaged: calibration={'bias': 1.0}, expected the numbers bias, length",
-        ),
         (
             {"calibration": dict.fromkeys(("bias", "mean", "total", "length"), math.nan)},
             "damaged: calibration={'bias': nan, .* expected the numbers",
         ),
         ({"vocab_size": 10**12}, "damaged: vocab_size=1000000000000, tokenizer.model has 280 tokens"),
-        ({"model": {"d_model": "wide"}}, "damaged: Value 'wide'"),
     ],
 )
 def test_a_foreign_or_malicious_config_is_refused(folder: Path, values: dict[str, object], message: str) -> None:

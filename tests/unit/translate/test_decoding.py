@@ -15,7 +15,6 @@ from seq2seq.translate.engine import Engine
 from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS, Segmenter
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Text
-from tests.thin import thin
 from tests.unit.conftest import GOLDEN
 
 TEXTS = ["The cat drank the milk.", "Ella ve.", "A dog sees a blue ball!", "¿Quién quiere la leche?", "niños"]
@@ -96,28 +95,6 @@ def test_every_setting_reaches_the_search(translator):
     ratio = translator.translate_nbest(TEXTS, 1, max_length_ratio=0.0, max_length_offset=12, min_length_ratio=0.9)
     for text, (best,) in zip(TEXTS, ratio, strict=True):
         assert len(best.tokens) >= min(12, int(0.9 * len(ids_of(translator, text))))
-
-
-RULES = {"no_repeat_ngram": 2, "length_penalty": 0.6, "max_length": 12, "min_length": 6}
-CHANGES = [{"beam": 4, "phrases": ["leche"]}, {"beam": 1}, {"beam": 4}]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("changes", thin(CHANGES, CHANGES[:1]), ids=str)
-def test_scores_are_those_of_the_model_whatever_rules_rank_by(translator, changes):
-    options = {name: value for name, value in changes.items() if name != "phrases"}
-    settings = translator.request(**RULES, **options).settings
-    engine, encode = translator.engine, translator.tokenizer.source.encode
-    encoded = [encode([text, *changes.get("phrases", [])]) for text in TEXTS]
-    sources = [Source(src, phrases=phrases) for src, *phrases in encoded]
-    batches = engine.search(sources, settings, 1 if settings.beam == 1 else 3)
-    pairs = [(sources[index].ids, hypothesis) for batch in batches for index, best in batch for hypothesis in best]
-    for batch in engine.score([src for src, _ in pairs], [hypothesis.ids for _, hypothesis in pairs], 50):
-        for index, scores in batch:
-            hypothesis, score = pairs[index][1], sum(scores.log_probs)
-            assert hypothesis.score == pytest.approx(score, abs=1e-4)
-            normalised = score / (len(hypothesis.ids) + 1) ** 0.6
-            assert hypothesis.normalised_score == pytest.approx(normalised, abs=1e-4)
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ def test_a_pickle_instead_of_a_file_is_refused_unrun(forged: Path, tmp_path: Pat
         *[("search.temperature", 1e300), ("search.batch_tokens", 10**9)],
         *[("search.seed", 10**30), ("search.top_k", 10**30), ("search.no_repeat_ngram", 10**30)],
         *[("search.length_penalty", float("nan")), ("search.top_p", float("inf")), ("search.beam", "5e9")],
-        *[("trained_length", 10**30), ("trained_length", True), ("calibration", {"bias": float("nan")})],
+        *[("trained_length", 10**30), ("trained_length", True), ("calibration", {"bias": 1.0})],
         *[("src_lang", "\x1b]0;x\x07"), ("tgt_lang", "e\u202es"), ("src_lang", ""), ("tgt_lang", "x" * 999)],
     ],
 )

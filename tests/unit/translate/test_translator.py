@@ -108,16 +108,6 @@ def test_a_loaded_bundle_brings_its_settings_and_languages(translator):
     assert (translator.src_lang, translator.tgt_lang, translator.device.type) == ("en", "es", "cpu")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("beam", [1, 4])
-def test_texts_translated_together_come_out_as_alone(translator, beam):
-    for text, best in zip(TEXTS, translator.translate_nbest(TEXTS, beam, beam=beam), strict=True):
-        (alone,) = translator.translate_nbest([text], beam, beam=beam)
-        assert [translation.tokens for translation in alone] == [translation.tokens for translation in best]
-        scores = [translation.score for translation in best]
-        assert [translation.score for translation in alone] == pytest.approx(scores, rel=1e-4)
-
-
 def test_the_best_of_n_is_the_translation(translator):
     nbest = translator.translate_nbest(TEXTS, 3)
     assert [best[0].text for best in nbest] == translator.translate(TEXTS)

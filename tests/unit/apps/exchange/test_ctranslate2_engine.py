@@ -136,18 +136,6 @@ def test_beam_search_gives_the_n_best_with_the_models_own_scores(model, export, 
             assert hypothesis.normalised_score == pytest.approx(normalised, abs=1e-6)
 
 
-@pytest.mark.slow
-def test_our_exact_search_is_never_worse_and_mostly_finds_the_same(model, export, sources):
-    settings = replace(GREEDY, beam=4, max_length_ratio=2.0)
-    ours = [best[0] for best in search(Engine(model, CPU, torch.float32), sources, settings)]
-    theirs = [best[0] for best in search(export.engine, sources, settings)]
-    pairs = list(zip(ours, theirs, strict=True))
-    assert all(hypothesis.normalised_score > rival.normalised_score - 1e-5 for hypothesis, rival in pairs)
-    assert (
-        sum(hypothesis.ids == rival.ids for hypothesis, rival in pairs) > len(pairs) / 3
-    )  # of a model that is sure of nothing
-
-
 def test_an_export_has_the_bundles_settings_and_tokenizer(bundle_folder, tokenizer, tmp_path):
     export_ctranslate2(bundle_folder, tmp_path / "export")
     assert is_export(tmp_path / "export")
