@@ -13,7 +13,6 @@ from seq2seq.data.dataset import Pairs
 from seq2seq.data.epochs import BlockId, PreparedEpochs
 from seq2seq.data.loading import training_feed, validation_loaders
 from seq2seq.data.prepare import prepare
-from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig, TrainingConfig
@@ -93,8 +92,3 @@ def test_only_training_batches_are_sampled_and_modified(tmp_path):
     (loader,) = validation_loaders(config, prepared, rank=0, world_size=1)
     plain = sum(int((batch.tgt_out != 0).sum()) - len(batch.src) for batch in loader)
     assert plain == int(prepared.validation.tgt_lengths.sum())
-
-
-def test_impossible_settings_are_refused_by_name():
-    with pytest.raises(UserError, match=r"training.subword_sampling.alpha=2.0 must be in"):
-        SubwordSamplingConfig(alpha=2.0)

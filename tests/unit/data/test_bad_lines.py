@@ -122,11 +122,6 @@ def test_a_file_read_from_any_byte_has_the_same_lines_with_the_same_numbers(
         assert records(begin) == records()[len(starts) - later :]
 
 
-def test_other_words_are_refused():
-    with pytest.raises(UserError, match=r"data.on_bad_line=drop"):
-        DataConfig(on_bad_line="drop")
-
-
 def test_a_long_first_line_after_a_byte_order_mark_is_one_bad_line(tmp_path: Path):
     path = tmp_path / "long.txt"
     path.write_bytes(b"\xef\xbb\xbf" + b"a" * (MAX_LINE + 500) + b"\nshort\n")

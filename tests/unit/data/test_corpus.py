@@ -357,11 +357,6 @@ def test_parallel_files_whose_endings_are_no_languages_need_them_too(tmp_path: P
     assert read(spec, tmp_path, languages=["es", "en"], **REVERSED) == PAIRS
 
 
-def test_languages_of_columns_must_be_those_of_the_model():
-    with pytest.raises(UserError, match=r"data.languages=\['en', 'fr'\] must be data.src_lang=en and data.tgt_lang=es"):
-        DataConfig(languages=["en", "fr"])
-
-
 @pytest.mark.parametrize(
     ("name", "keys", "others"),
     [

@@ -9,7 +9,6 @@ from unicodedata import combining
 import pytest
 
 from seq2seq.data.modifiers import FAMILIES, Modifiers
-from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.training import ModifiersConfig
 from seq2seq.text.normalise import normalise
@@ -39,6 +38,10 @@ SCRIPTS = [
 
 def test_the_vocabulary_knows_the_frequent_words():
     assert TOKENIZERS.source.words >= WORDS
+
+
+def test_every_weight_is_of_a_family():
+    assert {*FAMILIES, "share"} == vars(ModifiersConfig()).keys()
 
 
 def only(*families: str) -> ModifiersConfig:
@@ -141,17 +144,3 @@ def test_symbols_of_the_tokenizer_stay_first_and_as_they_are(tag: str):
     assert len(tagged) > 100
     assert {src.split()[0] for src, _ in tagged} == {tag}
     assert forms((f"A {tag} b.", "c"), *FAMILIES) == {(f"A {tag} b.", "c")}
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"share": 1.5}, r"training.modifiers.share=1.5 must be in \[0, 1\]"),
-        ({"typos": -1.0}, "training.modifiers.typos=-1.0 must be at least 0"),
-        ({"share": 0.1, **dict.fromkeys(FAMILIES, 0.0)}, "share=0.1 needs a family whose weight is above 0: all are 0"),
-    ],
-)
-def test_impossible_settings_are_refused_by_name(settings: dict[str, float], message: str):
-    with pytest.raises(UserError, match=message):
-        ModifiersConfig(**settings)
-    assert {*FAMILIES, "share"} == vars(ModifiersConfig()).keys()

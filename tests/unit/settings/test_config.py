@@ -1,4 +1,5 @@
 import functools
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,14 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 import seq2seq.settings.compose
+from seq2seq.data.modifiers import FAMILIES
 from seq2seq.errors import UserError
 from seq2seq.settings.compose import register_schema, rewrite
 from seq2seq.settings.config import Config, to_plain
-from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.settings.training import TrainingConfig
+from seq2seq.settings.data import DataConfig
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
+from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig, TrainingConfig
 from tests.thin import thin
 
 REPOSITORY = Path(__file__).parents[3]
@@ -85,6 +89,10 @@ def test_the_published_sizes_equal_the_papers() -> None:
     assert (big.d_model, big.d_ff, big.num_heads, big.num_decoder_layers, big.dropout) == (1024, 4096, 16, 6, 0.3)
 
 
+RECORDING, RECOMPUTING = TrainerConfig(replay=True), TrainingConfig(activation_checkpointing=True)
+LSTM = ModelConfig(architecture="recurrent", d_model=8, num_encoder_layers=1, num_decoder_layers=1)
+
+
 @pytest.mark.parametrize(
     ("group", "values", "message"),
     [
@@ -97,6 +105,33 @@ def test_the_published_sizes_equal_the_papers() -> None:
         (TrainerConfig, {"max_time": "00:00:00:00"}, "max_time=00:00:00:00 leaves no time to train"),
         (TrainerConfig, {"precision": "fp8"}, "trainer.precision=fp8 is not known"),
         (TrainerConfig, {"max_steps": 0}, "trainer.max_steps=0 must be at least 1"),
+        (TrainerConfig, {"replay": "maybe"}, "trainer.replay=maybe must be auto, true or false"),
+        (
+            Config,
+            {"trainer": RECORDING, "model": LSTM},
+            "trainer.replay=true records .* not with model.architecture=rec",
+        ),
+        (Config, {"trainer": replace(RECORDING, accelerator="cpu")}, "not with trainer.accelerator=cpu: leave out one"),
+        (
+            Config,
+            {"trainer": RECORDING, "training": RECOMPUTING},
+            "not with training.activation_checkpointing=true: le",
+        ),
+        (Config, {"resume": "auto"}, "resume=auto finds a run by its name: give name="),
+        (LoggerConfig, {"project": " "}, "logger.project is empty: give the project's name"),
+        (SubwordSamplingConfig, {"alpha": 2.0}, r"training.subword_sampling.alpha=2.0 must be in"),
+        (ModifiersConfig, {"share": 1.5}, r"training.modifiers.share=1.5 must be in \[0, 1\]"),
+        (ModifiersConfig, {"typos": -1.0}, "training.modifiers.typos=-1.0 must be at least 0"),
+        (ModifiersConfig, {"share": 0.1, **dict.fromkeys(FAMILIES, 0.0)}, "share=0.1 needs a family whose weight is a"),
+        (DataConfig, {"on_bad_line": "drop"}, "data.on_bad_line=drop"),
+        (DataConfig, {"hub": "x", "hub_splits": {"validaton": "dev"}}, "data.hub_splits has validaton: the names are "),
+        (
+            DataConfig,
+            {"languages": ["en", "fr"]},
+            r"data.languages=\['en', 'fr'\] must be data.src_lang=en and data.tg",
+        ),
+        (DataConfig, {"weights": {"a": 1.0}, "temperature": 5.0}, "data.weights and data.temperature both"),
+        (DataConfig, {"weights": {"a": -1.0}}, "data.weights has a=-1.0"),
     ],
 )
 def test_impossible_values_are_refused_by_name(group: type, values: dict[str, Any], message: str) -> None:

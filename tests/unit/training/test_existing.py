@@ -166,8 +166,3 @@ def test_a_run_with_other_settings_is_neither_kept_nor_gone_on_with(
         find_existing(other, tmp_path)
     elsewhere = replace(config, data=DataConfig(root="elsewhere"), trainer=TrainerConfig(progress_bar=False))
     assert find_existing(elsewhere, tmp_path) == results
-
-
-def test_runs_are_kept_by_name_only() -> None:
-    with pytest.raises(UserError, match=r"resume=auto finds a run by its name: give name="):
-        Config(resume="auto")
