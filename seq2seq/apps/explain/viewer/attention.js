@@ -86,15 +86,7 @@ function pickers(view, size, update) {
   return [
     picker("Layer", numbers(size.layers), String(view.layer), (value) => update({ layer: Number(value) })),
     picker("Head", heads, view.head, (value) => update({ head: value })),
-    choices(
-      "Show",
-      [
-        ["words", "words"],
-        ["pieces", "pieces"],
-      ],
-      view.unit,
-      (value) => update({ unit: value }),
-    ),
+    choices("Show", ["words", "pieces"].map((unit) => [unit, unit]), view.unit, (unit) => update({ unit })),
     ...(view.onIntervene ? makeSettings(view.interventions, view.onIntervene) : []),
   ];
 }
@@ -243,20 +235,13 @@ function makePanel(view, part) {
 }
 
 function makeTable(view, part) {
+  const [side, first] = part.key === "encoder" ? ["source", 0] : ["target", 1]; // the target's first word is its start mark
   const table = makeHeatmap({
     title: part.title,
     rows: view.names[part.asks],
     columns: view.names[part.gives],
     weights: view.weights[part.key],
-    onRow: (row) =>
-      preview(
-        view,
-        row === null
-          ? null
-          : part.key === "encoder"
-            ? { side: "source", index: row }
-            : { side: "target", index: row + 1 },
-      ),
+    onRow: (row) => preview(view, row === null ? null : { side, index: row + first }),
   });
   view.tables[part.key] = table;
   return table.element;

@@ -24,13 +24,27 @@ export function draw(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Make a formula in MathML from terms. */
-export function formula(...children) {
-  return fill(document.createElementNS(MATHML, "math"), { display: "block" }, children);
+/** Make a formula from fractions, and from texts with a space between the terms: "A_ij = √c", "W^Q". */
+export function formula(...parts) {
+  const terms = parts.flatMap((part) => (typeof part === "string" ? part.split(" ").map(term) : [part]));
+  return fill(document.createElementNS(MATHML, "math"), { display: "block" }, terms);
 }
 
-/** Make a term of a formula: term("mi", "Q"), term("msup", term("mi", "K"), term("mi", "T")). */
-export function term(tag, ...children) {
+/** Make a fraction of a formula from two texts. */
+export function fraction(above, below) {
+  return math("mfrac", ...[above, below].map((text) => math("mrow", ...text.split(" ").map(term))));
+}
+
+function term(text) {
+  const [, root, name, below, above] = /^(√?)([^_^]+)_?([^^]*)\^?(.*)$/.exec(text);
+  const base = math(/\p{L}/u.test(name) ? "mi" : /\d/.test(name) ? "mn" : "mo", name);
+  if (root) return math("msqrt", base);
+  if (!below) return above ? math("msup", base, term(above)) : base;
+  const index = math("mrow", ...Array.from(below, term));
+  return above ? math("msubsup", base, index, term(above)) : math(name === "∑" ? "munder" : "msub", base, index);
+}
+
+function math(tag, ...children) {
   return fill(document.createElementNS(MATHML, tag), {}, children);
 }
 

@@ -1,17 +1,11 @@
 // Shows the steps of attention, each with its formula, a sentence, the matrices, and the calculation of one number.
 
-import { decimal, factor, formula, make, share, term } from "./dom.js";
+import { decimal, factor, formula, fraction, make, share } from "./dom.js";
 import { makeMatrix, sign } from "./matrix.js";
 
 const TERMS = 3; // terms of a long sum that are written out
 const ROUNDING = 2e-3; // tolerance for sums of rounded numbers
 
-const row = (...parts) => term("mrow", ...parts);
-const letter = (name) => term("mi", name);
-const symbol = (name) => term("mo", name);
-const under = (name, index) => term("msub", letter(name), row(...[...index].map(letter)));
-const scaledAt = (index) => term("msubsup", letter("S"), row(...[...index].map(letter)), symbol("′"));
-const above = (name, index) => term("msup", letter(name), letter(index));
 const isCross = (walk) => walk.part === "cross";
 
 /** Return functions that make the matrices of a walk by their rows: its queries, its keys, or both; `at` is marked. */
@@ -47,12 +41,7 @@ function embed(walk, at, { ofRows }) {
       "positions does not know the order.";
   const [e, p, x] = [embedding, position, input].map((values) => values?.[at.row][0] ?? 0);
   return {
-    formula: formula(
-      letter("X"),
-      symbol(isSum ? "=" : "⇠"),
-      letter("E"),
-      ...(hasPosition ? [symbol("+"), letter("P")] : []),
-    ),
+    formula: formula(`X ${isSum ? "=" : "⇠"} E${hasPosition ? " + P" : ""}`),
     plain: `Every piece becomes ${width} numbers: ${how}${below}${normed}`,
     figures: [...figures, ofRows("X", input, width)],
     numbers:
@@ -64,7 +53,7 @@ function embed(walk, at, { ofRows }) {
 
 function project(walk, at, { ofRows, ofKeys }) {
   const given = isCross(walk) ? "M" : "X";
-  const product = (name, from) => formula(letter(name), symbol("="), letter(from), above("W", name));
+  const product = (name, from) => formula(`${name} = ${from} W^${name}`);
   const whence = isCross(walk)
     ? "The translation asks (queries Q); the encoded source M answers (keys K, values V). The query “a → b” " +
       "has read the piece a and looks for what writing b needs."
@@ -86,7 +75,7 @@ function relate(walk, at, { pairs }) {
   const products = q.slice(0, TERMS).map((value, i) => `${factor(value)} × ${factor(k[i])}`);
   const more = q.length > TERMS ? ` + … (${q.length} products)` : "";
   return {
-    formula: formula(letter("S"), symbol("="), letter("Q"), above("K", "T")),
+    formula: formula("S = Q K^T"),
     plain:
       "Every query is compared with every key: multiply channel by channel and add up. A larger sum means a better match.",
     figures: [pairs("S", walk.scores)],
@@ -103,17 +92,7 @@ function scale(walk, at, { pairs }) {
   const scaled = walk.scores.map((line) => line.map((value) => value / root));
   const value = walk.scores[at.row][at.column];
   return {
-    formula: formula(
-      term("msup", letter("S"), symbol("′")),
-      symbol("="),
-      letter("S"),
-      symbol("/"),
-      term("msqrt", letter("c")),
-      symbol("="),
-      letter("S"),
-      symbol("/"),
-      term("msqrt", term("mn", String(walk.channels))),
-    ),
+    formula: formula(`S^′ = S / √c = S / √${walk.channels}`),
     plain:
       "Sums of many products grow large, and then one key would take all the attention. " +
       "Dividing by the square root of c, the number of products, keeps the attention spread.",
@@ -135,7 +114,7 @@ function mask(walk, at, { pairs }) {
     formula: make(
       "div",
       { class: "several" },
-      formula(scaledAt("ij"), symbol("="), symbol("−"), symbol("∞")),
+      formula("S_ij^′ = − ∞"),
       make("span", {}, "where ", make("i", {}, "i"), " may not look at ", make("i", {}, "j")), // MathML would not wrap this
     ),
     plain,
@@ -157,13 +136,8 @@ function normalise(walk, at, { pairs }) {
           ` / sum of the row = ${decimal(Math.exp(value))} / ${decimal(sum)} = `,
           make("b", {}, decimal(walk.weights[at.row][at.column])),
         ];
-  const fraction = term(
-    "mfrac",
-    term("msup", letter("e"), scaledAt("ij")),
-    row(term("munder", symbol("∑"), letter("k")), term("msup", letter("e"), scaledAt("ik"))),
-  );
   return {
-    formula: formula(under("A", "ij"), symbol("="), fraction),
+    formula: formula("A_ij =", fraction("e^S_ij^′", "∑_k e^S_ik^′")),
     plain:
       "Softmax turns the scores into shares: all are positive, and each row sums to 1. These shares are the attention weights.",
     figures: [pairs("A", walk.weights)],
@@ -180,7 +154,7 @@ function mix(walk, at, { ofRows, ofKeys, pairs }) {
   const terms = order.map((j) => `${share(weights[j]) || "0"} × ${factor(walk.values[j][0])} (${walk.columns[j]})`);
   const more = weights.length > TERMS ? " + …" : "";
   return {
-    formula: formula(letter("Z"), symbol("="), letter("A"), letter("V")),
+    formula: formula("Z = A V"),
     plain: "Each piece's new value is a mixture of all values, each in proportion to its share.",
     figures: [pairs("A", walk.weights), sign("×"), ofKeys("V", walk.values), sign("="), ofRows("Z", walk.mixture)],
     numbers: [
@@ -195,16 +169,8 @@ function mix(walk, at, { ofRows, ofKeys, pairs }) {
 function join(walk, at, { ofRows }) {
   const { d_model: width, channels, head } = walk;
   const heads = width / channels;
-  const list = [under("Z", "1"), symbol(","), symbol("…"), symbol(","), under("Z", String(heads))];
   return {
-    formula: formula(
-      letter("O"),
-      symbol("="),
-      symbol("["),
-      ...(heads > 1 ? list : [letter("Z")]),
-      symbol("]"),
-      above("W", "O"),
-    ),
+    formula: formula(`O = [ ${heads > 1 ? `Z_1 , … , Z_${heads}` : "Z"} ] W^O`),
     plain:
       `The mixtures of all ${heads} heads are put side by side, ${heads} × ${channels} = ${width} channels, ` +
       "and one more matrix combines them. The result is added to each piece's previous vector.",
