@@ -114,16 +114,22 @@ def read_bounded(path: Path, most: int) -> bytes:
     return path.read_bytes()
 
 
+def parse_json(content: bytes, path: Path) -> Any:
+    """Return the values of a JSON file's content; errors use the path."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:  # numbers with thousands of digits also raise a ValueError
+        raise UserError(f"{path} is damaged: it is no JSON; copy it again") from error
+
+
 def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     """Read and check config.json; return its plain values, and its settings as dataclasses."""
     try:
-        values = json.loads(read_bounded(path, _MAX_CONFIG))
-    except UserError:
-        raise
+        values = parse_json(read_bounded(path, _MAX_CONFIG), path)
     except FileNotFoundError as error:
         raise UserError(f"{path.parent} is not a whole model: {path.name} is missing") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
     if isinstance(values, dict) and "model_type" in values:
         advice = f"import it with `seq2seq import huggingface {path.parent} --output FOLDER`"
         raise UserError(f"{path.parent} is a model in Hugging Face's layout: {advice}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from seq2seq.errors import UserError
-from seq2seq.settings.bundle import read_bounded
+from seq2seq.settings.bundle import parse_json, read_bounded
 from seq2seq.settings.data import TokenizerConfig, expand_user
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.masks import Masked, Masker
@@ -156,11 +156,7 @@ def _read(path: Path) -> bytes:
 
 
 def _read_subwords(path: Path) -> dict[str, Any]:
-    content = _read(path)
-    try:
-        values = json.loads(content)
-    except (ValueError, RecursionError) as error:  # numbers with thousands of digits also raise a ValueError
-        raise UserError(f"{path} is damaged: it is no JSON") from error
+    values = parse_json(_read(path), path)
     if not _is_imported(values):
         raise UserError(f"{path} is damaged: it does not list the subwords of an imported model, or their ids")
     return values

@@ -4,7 +4,6 @@ This module imports PyTorch only to make an export or to use a GPU. Without PyTo
 of the time.
 """
 
-import json
 import logging
 import math
 import os
@@ -15,7 +14,7 @@ from typing import Any
 from seq2seq.errors import UserError, is_out_of_memory, shorten
 from seq2seq.search.types import Hypothesis, Phrases, Source, length_limits
 from seq2seq.settings import rules
-from seq2seq.settings.bundle import CONFIG, SETTINGS, is_export, read_bounded, read_config
+from seq2seq.settings.bundle import CONFIG, SETTINGS, is_export, parse_json, read_bounded, read_config
 from seq2seq.settings.missing_packages import require_package
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, UNK
@@ -30,7 +29,6 @@ MAX_POSITIONS = 2048  # tokens per side, EOS included: the rows of the table of 
 _MAX_EPSILON = 0.01  # models have 1e-5; more would change translations
 _MAX_JSON = 30_000_000  # bytes of a vocabulary
 log = logging.getLogger(__name__)
-UNSUPPORTED = ("sampling",)  # with another formula
 
 
 def load_export(folder: Path, device: str, threads: int = 0) -> Translator:
@@ -227,7 +225,7 @@ def _require_same(folder: Path, tokenizer: Tokenizers) -> None:
     for path in sorted(folder.iterdir()):
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UserError(f"{folder / shorten(path.name)} is no file")  # CTranslate2 would wait for a pipe
-    settings = _read_json(folder / CONFIG)
+    settings = parse_json(read_bounded(folder / CONFIG, _MAX_JSON), folder / CONFIG)
     expected = settings_of(tokenizer)
     if not isinstance(settings, dict) or any(repr(settings.get(key)) != repr(expected[key]) for key in expected):
         raise UserError(f"{folder / CONFIG} is not of this model's tokenizer: export the model again")
@@ -239,23 +237,13 @@ def _require_same(folder: Path, tokenizer: Tokenizers) -> None:
         sides = {"shared": tokenizer.target}
     for name, side in sides.items():
         path = folder / f"{name}_vocabulary.json"
-        if _read_json(path) != side.tokens(range(side.vocab_size)):
+        if parse_json(read_bounded(path, _MAX_JSON), path) != side.tokens(range(side.vocab_size)):
             raise UserError(f"{path} is not the vocabulary of this model's tokenizer: export the model again")
 
 
-def _read_json(path: Path) -> Any:
-    content = read_bounded(path, _MAX_JSON)
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({shorten(error)}): export the model again") from error
-
-
 def _require_supported(sources: Sequence[Source], settings: SearchConfig) -> None:
-    for key in UNSUPPORTED:
-        value = getattr(settings, key)
-        if value != getattr(SearchConfig(), key):
-            raise UserError(f"search.{key}={value} is not what CTranslate2 computes: use --engine pytorch")
+    if settings.sampling:  # with another formula
+        raise UserError("search.sampling=True is not what CTranslate2 computes: use --engine pytorch")
     if any(source.phrases for source in sources):
         raise UserError("phrases that must appear are not known to CTranslate2: use --engine pytorch")
     longest = [longest for _, longest in length_limits(sources, settings)]

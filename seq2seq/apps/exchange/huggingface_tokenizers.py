@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq.errors import UserError, shorten
-from seq2seq.settings.bundle import read_bounded
+from seq2seq.settings.bundle import parse_json, read_bounded
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 
@@ -82,11 +82,7 @@ def write_tokenizers(folder: Path, tokenizers: Tokenizers, src_lang: str, tgt_la
 
 def read_json(path: Path, max_bytes: int = _MAX_SETTINGS) -> dict[str, Any]:
     """Read a JSON object."""
-    content = _read(path, max_bytes)
-    try:
-        values = json.loads(content)
-    except (ValueError, RecursionError) as error:  # numbers with thousands of digits also raise a ValueError
-        raise UserError(f"{path} is damaged: it is no JSON") from error
+    values = parse_json(_read(path, max_bytes), path)
     if not isinstance(values, dict):
         raise UserError(f"{path} is damaged: it is no object")
     return values

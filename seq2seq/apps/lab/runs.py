@@ -1,7 +1,6 @@
 """The runs of a lab, read from their folders; every missing or damaged run is reported as a problem."""
 
 import csv
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.errors import UserError, shorten
+from seq2seq.settings.bundle import parse_json
 from seq2seq.settings.config import used_settings
 from seq2seq.settings.loading import load_config
 
@@ -103,7 +103,7 @@ def read_run(folder: Path) -> LabRun:
         losses, validations = (
             [(int(row["step"]), float(row[key])) for row in rows if row.get(key)] for key in ("loss", "val_loss")
         )
-        facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        facts = parse_json((folder / "results.json").read_bytes(), Path(folder.name, "results.json"))
         test_set, scores = next(iter(facts["scores"].items()))
         run = LabRun(
             experiment=str(config.experiment_name),
@@ -125,8 +125,6 @@ def read_run(folder: Path) -> LabRun:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, StopIteration, OSError, csv.Error) as error:
         raise UserError(f"{folder.name}: results.json or metrics.csv is damaged ({shorten(repr(error))})") from error
-    except RecursionError as error:
-        raise UserError(f"{folder.name}: results.json is damaged (it is nested too deeply)") from error
     if not all(math.isfinite(value) for value in (run.bleu, run.validation_loss, run.training_loss)):
         raise UserError(f"{folder.name}: its loss or BLEU is not a finite number: the training diverged")
     return run

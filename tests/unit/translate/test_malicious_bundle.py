@@ -89,7 +89,7 @@ def test_a_bundle_reads_no_environment(forged: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10_000, "\ud800".encode("utf-16", "surrogatepass")])
 def test_json_that_breaks_parsers_is_refused(forged: Path, text: str | bytes) -> None:
     (forged / "config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
-    refuse(forged, "config.json (cannot be read|is not a model)")
+    refuse(forged, "config.json (is damaged: it is no JSON|is not a model)")
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.model"])

@@ -235,7 +235,7 @@ function makePanel(view, part) {
 }
 
 function makeTable(view, part) {
-  const [side, first] = part.key === "encoder" ? ["source", 0] : ["target", 1]; // the target's first word is its start mark
+  const [side, first] = part.key === "encoder" ? ["source", 0] : ["target", 1]; // the target has a start mark
   const table = makeHeatmap({
     title: part.title,
     rows: view.names[part.asks],

@@ -128,7 +128,7 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("results.json", b"[" * 100_000, "is nested too deeply|is damaged"),
+        ("results.json", b"[" * 100_000, "is damaged"),
         ("metrics.csv", b'step,loss\n1,"' + b"9" * 200_000 + b'"\n', "is damaged"),
         ("metrics.csv", b"step,loss,val_loss\n300,1.0,nan\n", "its loss or BLEU is not a finite number: the training"),
     ],
@@ -140,7 +140,7 @@ def test_a_damaged_run_is_named_and_left_out(make_run: Make, name: str, content:
     lab = read_lab(folder.parent, [])
     assert [run.seed for run in lab.runs] == [1]
     (problem,) = lab.problems
-    assert re.match(f"baseline-2: .*({message})", problem)
+    assert re.match(f"baseline-2.*({message})", problem)
 
 
 def test_the_report_names_the_settings_in_which_runs_differ(make_run: Make, tmp_path: Path) -> None:
