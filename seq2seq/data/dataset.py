@@ -67,16 +67,6 @@ class Pairs:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Pairs, (self.ids, self.lengths)) if self._path is None else (Pairs.load, (self._path,))
 
-    @property
-    def src_lengths(self) -> Int32[np.ndarray, " n"]:
-        """Number of tokens of each source."""
-        return self.lengths[:, 0]
-
-    @property
-    def tgt_lengths(self) -> Int32[np.ndarray, " n"]:
-        """Number of tokens of each target."""
-        return self.lengths[:, 1]
-
     def __len__(self) -> int:
         return len(self.lengths)
 
@@ -139,7 +129,7 @@ def load_prepared(folder: Path, names: Sequence[str]) -> PreparedData:
 
 def trained_length(prepared: PreparedData) -> int:
     """Return the 99th percentile of the training sources' lengths in tokens."""
-    return max(1, int(np.quantile(prepared.train.src_lengths, 0.99, method="higher")))
+    return max(1, int(np.quantile(prepared.train.lengths[:, 0], 0.99, method="higher")))
 
 
 def example(prepared: PreparedData) -> str:

@@ -103,11 +103,6 @@ def weighted_shares(
     return values / values.sum()
 
 
-def check_weights(names: Sequence[str], weights: Mapping[str, float | int]) -> None:
-    """Check data.weights before the corpora are prepared and their sizes are known."""
-    weighted_shares(names, [1] * len(names), weights)
-
-
 def tempered_shares(sizes: Sequence[int], temperature: float) -> Float[np.ndarray, " corpora"]:
     """Return each corpus's share of the draws, (n_i / N)^(1/T) normalised (Arivazhagan et al. 2019, §4.2).
 
@@ -116,11 +111,6 @@ def tempered_shares(sizes: Sequence[int], temperature: float) -> Float[np.ndarra
     powers = (np.array(sizes, dtype=np.float64) / max(sizes)) ** (1 / temperature)  # at most 1, whatever T is
     powers[np.array(sizes) == 0] = 0
     return powers / powers.sum()
-
-
-def cumulative_draws(share: float, drawn: int) -> int:
-    """Return how many of the first `drawn` draws are of a corpus with this share; rounding errors never add up."""
-    return round(drawn * share)
 
 
 class Mixture:
@@ -157,9 +147,9 @@ class Mixture:
         return np.repeat(self.shares > 0, self.sizes)
 
     def _range(self, share: float, epoch: int) -> range:
-        """Return this epoch's draws from a corpus, numbered from the first epoch on."""
+        """Return this epoch's draws from a corpus, numbered from the first epoch on; rounding errors never add up."""
         total = sum(self.sizes)
-        return range(cumulative_draws(share, epoch * total), cumulative_draws(share, (epoch + 1) * total))
+        return range(round(epoch * total * share), round((epoch + 1) * total * share))
 
     def _take(
         self, indices: Integer[np.ndarray, " pairs"], number: int, draws: range

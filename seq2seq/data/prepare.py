@@ -15,7 +15,7 @@ import sentencepiece
 from seq2seq.data.clean import identifier_version
 from seq2seq.data.corpus import Corpus, is_outside, open_splits
 from seq2seq.data.dataset import PreparedData, load_prepared
-from seq2seq.data.epochs import check_weights
+from seq2seq.data.epochs import weighted_shares
 from seq2seq.data.pipeline import Pipeline
 from seq2seq.data.processes import Processes
 from seq2seq.data.splits import Splits, find_splits
@@ -55,13 +55,10 @@ def open_prepared(data: DataConfig, folder: Path) -> PreparedData:
 
 
 def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig) -> Path:
-    """Prepare text as `prepare` does, or check the result in the cache; return the folder.
-
-    Raises:
-        UserError: for the reasons of `prepare`.
-    """
+    """Prepare text as `prepare` does, or check the result in the cache; return the folder."""
     splits = find_splits(data)
-    check_weights([corpus.name for corpus in splits.train], data.weights)
+    names = [corpus.name for corpus in splits.train]
+    weighted_shares(names, [1] * len(names), data.weights)  # refuses wrong weights before the sizes are known
     digests = _digest_inputs(splits, tokenizer)
 
     def build(folder: Path) -> None:
@@ -77,11 +74,7 @@ def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig) -> Path:
 
 
 def find_prepared(data: DataConfig, tokenizer: TokenizerConfig) -> Path | None:
-    """Return the folder that `prepare_folder` would return; None: the text is not prepared, or damaged.
-
-    Raises:
-        UserError: a corpus is missing, or the cache cannot be read.
-    """
+    """Return the folder that `prepare_folder` would return; None: the text is not prepared, or damaged."""
     splits = find_splits(data)
     folder = cache_root(data.cache) / _cache_key(data, tokenizer, splits, _digest_inputs(splits, tokenizer))
     return folder if is_complete(folder) else None
@@ -128,11 +121,7 @@ def _digest(path: Path) -> str:
 
 
 def corpus_digests(data: DataConfig) -> dict[str, str]:
-    """Return a hash of the contents of each file that a run reads, in order, by split and file name.
-
-    Raises:
-        UserError: a corpus is missing.
-    """
+    """Return a hash of the contents of each file that a run reads, in order, by split and file name."""
     digests: dict[str, str] = {}
     for split, corpora in open_splits(data).items():
         for corpus in corpora:

@@ -13,22 +13,17 @@ from operator import itemgetter
 
 from seq2seq.search.driver import Partial, Search, SearchTask
 from seq2seq.search.next_tokens import INF, NextTokens
-from seq2seq.search.types import Candidate, Hypothesis
+from seq2seq.search.types import Candidate
 
 _SCORE = itemgetter(0)
 _Continuation = tuple[float, int, Partial]  # score, token, the hypothesis that it continues
 
 
 class BeamSearch(Search[Partial]):
-    """Finds each sentence's best hypotheses, best first; a beam of 1 is greedy search.
-
-    Attributes:
-        ended: each sentence's k best hypotheses that have ended, best first.
-    """
+    """Finds each sentence's best hypotheses, best first; a beam of 1 is greedy search."""
 
     def __init__(self, task: SearchTask) -> None:
         super().__init__(task, [[Partial([], number)] for number in range(len(task.max_lengths))])
-        self.ended: list[list[Partial]] = [[] for _ in self.live]
 
     def advance(self, next_tokens: NextTokens) -> None:
         """Continue every live hypothesis by one token, and drop hypotheses that can no longer win."""
@@ -77,10 +72,6 @@ class BeamSearch(Search[Partial]):
             has_won = candidates[0][0] / self.length**self.alpha <= ended[-1].value(self.alpha)
             return [] if has_won else candidates
         return candidates
-
-    def results(self) -> list[list[Hypothesis]]:
-        """Return each sentence's hypotheses, in the order that the sentences came in."""
-        return [[partial.hypothesis(self.alpha) for partial in best[: self.task.n_best]] for best in self.ended]
 
 
 def _grown(candidate: _Continuation) -> Partial:

@@ -17,7 +17,6 @@ from itertools import chain
 from seq2seq.device import on_host, tensor_on
 from seq2seq.search.driver import Partial, Search, SearchTask
 from seq2seq.search.next_tokens import INF, NextTokens, require_numbers
-from seq2seq.search.types import Hypothesis
 
 Phrase = tuple[int, ...]
 
@@ -90,7 +89,6 @@ class ConstrainedBeamSearch(Search[_Partial]):
     def __init__(self, task: SearchTask) -> None:
         starts = map(Progress.start, task.phrases)
         super().__init__(task, [[_Partial([], number, progress=start)] for number, start in enumerate(starts)])
-        self._ended: list[list[_Partial]] = [[] for _ in self.live]  # the k best
 
     def advance(self, next_tokens: NextTokens) -> None:
         """Choose each sentence's continuations from the banks."""
@@ -125,21 +123,17 @@ class ConstrainedBeamSearch(Search[_Partial]):
             if partial.score > -INF and partial.progress.needed <= (0 if partial.ids[-1] == eos else room):
                 banks.setdefault(partial.progress.needed, []).append(partial)
         turns = sorted((turn, needed) for needed, bank in banks.items() for turn in range(len(bank)))
-        ended, live = self._ended[number], list[_Partial]()
+        ended, live = self.ended[number], list[_Partial]()
         for needed, count in Counter(needed for _, needed in turns[:beam]).items():
             ended = [*ended, *(partial for partial in banks[needed][:count] if partial.ids[-1] == eos)]
             live += [partial for partial in banks[needed] if partial.ids[-1] != eos][:count]
-        self._ended[number] = sorted(ended, key=lambda partial: partial.value(alpha), reverse=True)[:beam]
+        self.ended[number] = sorted(ended, key=lambda partial: partial.value(alpha), reverse=True)[:beam]
         self.live[number] = [] if self._is_done(live, number) else live
 
     def _is_done(self, live: list[_Partial], number: int) -> bool:
         """Return whether no live hypothesis can enter the n best: log-probabilities are never positive."""
-        ended, alpha = self._ended[number], self.alpha
+        ended, alpha = self.ended[number], self.alpha
         if not live or len(ended) < self.task.n_best:
             return not live
         bound = max(partial.score for partial in live) / (self.task.max_lengths[number] + 1) ** alpha
         return self.settings.beam == 1 or bound <= ended[self.task.n_best - 1].value(alpha)
-
-    def results(self) -> list[list[Hypothesis]]:
-        """Return each sentence's best finished hypotheses."""
-        return [[partial.hypothesis(self.alpha) for partial in best[: self.task.n_best]] for best in self._ended]

@@ -86,6 +86,7 @@ class Search(ABC, Generic[P]):
     Attributes:
         alpha: exponent α of the length: the value of a hypothesis is score / length^α, and the length counts EOS.
         live: the live hypotheses of each sentence that is still searched, by the sentence's number.
+        ended: each sentence's k best hypotheses that have ended, best first.
         length: tokens of every live hypothesis; while `advance` runs, tokens of its continuations.
     """
 
@@ -94,14 +95,15 @@ class Search(ABC, Generic[P]):
         self.task, self.settings, self.length = task, task.settings, 0
         self.alpha = self.settings.length_penalty
         self.live = dict(enumerate(first))
+        self.ended: list[list[P]] = [[] for _ in first]
 
     @abstractmethod
     def advance(self, next_tokens: NextTokens) -> None:
         """Continue the live hypotheses of every sentence by one token; a sentence without any is finished."""
 
-    @abstractmethod
     def results(self) -> list[list[Hypothesis]]:
-        """Return each sentence's hypotheses, best first."""
+        """Return each sentence's hypotheses, best first, in the order that the sentences came in."""
+        return [[partial.hypothesis(self.alpha) for partial in best[: self.task.n_best]] for best in self.ended]
 
     def run(self, step: StepFn[S], state: S) -> list[list[Hypothesis]]:
         """Search all sentences; return each sentence's hypotheses, fewer than wanted where fewer exist.
@@ -109,9 +111,6 @@ class Search(ABC, Generic[P]):
         Args:
             step: returns the logits of the next token; its first call has one row per sentence.
             state: the state of step; the search only reorders its rows.
-
-        Raises:
-            UserError: the model's scores are NaN.
         """
         task, device = self.task, self.task.device
         rules = [*task.rules, LengthLimits(task.min_lengths, task.max_lengths, task.eos)]

@@ -102,10 +102,3 @@ def used_settings(config: Config) -> dict[str, Any]:
     used = config.model.used()
     is_used = {f"model.{name}": name in used for name in vars(config.model)}
     return {key: value for key, value in flatten(config).items() if is_used.get(key, True)}
-
-
-def to_plain(config: object) -> dict[str, Any]:
-    """Return a dataclass of settings as plain values, for YAML and JSON."""
-    assert dataclasses.is_dataclass(config)
-    assert not isinstance(config, type)
-    return dataclasses.asdict(config)

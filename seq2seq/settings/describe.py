@@ -6,7 +6,6 @@
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -33,15 +32,6 @@ command line names others: `data=bundled`, which is the default, selects `model=
 technique (`experiment=modifiers`) sets values, which stay, whatever options the command line names.
 [Automatic values](automatic.md) describes the rules that replace `auto`. Defaults below are those of `data=files`.
 """
-
-
-@dataclass(frozen=True)
-class Option:
-    """One choice of a group, and the first sentence of its file."""
-
-    group: str
-    name: str
-    meaning: str
 
 
 def meanings(config: Config) -> Iterator[tuple[str, str, str]]:
@@ -75,15 +65,15 @@ def _written(default: object) -> str:
     return str(default)
 
 
-def options(conf: Path) -> Iterator[Option]:
-    """Yield the options of every group of a conf folder."""
+def options(conf: Path) -> Iterator[tuple[str, str]]:
+    """Yield the options of every group of a conf folder, as GROUP=NAME, each with the first sentence of its file."""
     for path in sorted(conf.rglob("*.yaml")):
         group = path.parent.relative_to(conf).as_posix()
         if group != ".":
             lines = [line[1:].strip() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#"]
             text = " ".join(line for line in lines if not line.startswith("@package"))
             group, name = (group, path.stem) if group != "experiment/lab" else ("experiment", f"lab/{path.stem}")
-            yield Option(group, name, re.split(r"(?<!\bal)\.(?:\s|$)|:\s+python ", text)[0].rstrip(":. "))
+            yield f"{group}={name}", re.split(r"(?<!\bal)\.(?:\s|$)|:\s+python ", text)[0].rstrip(":. ")
 
 
 def show_help(conf: Path, config: Config) -> None:
@@ -95,7 +85,7 @@ def show_help(conf: Path, config: Config) -> None:
     console.print("Train a translation model. Each run is stored in runs/NAME, its model in runs/NAME/model.\n")
     table = Table("option", "meaning", title="Groups: choose with GROUP=OPTION", title_justify="left", box=None)
     for option in options(conf):
-        table.add_row(f"{option.group}={option.name}", option.meaning)
+        table.add_row(*option)
     console.print(table, "")
     table = Table("value", "meaning", title="Values: set with KEY=VALUE", title_justify="left", box=None)
     for key, value, meaning in meanings(config):
@@ -106,7 +96,7 @@ def show_help(conf: Path, config: Config) -> None:
 def markdown(conf: Path, config: Config) -> str:
     """Return all options and settings as docs/settings.md."""
     lines = [HEADER, "## Groups\n", "| option | meaning |", "|---|---|"]
-    lines += [f"| `{option.group}={option.name}` | {_cell(option.meaning)} |" for option in options(conf)]
+    lines += [f"| `{option}` | {_cell(meaning)} |" for option, meaning in options(conf)]
     lines += ["\n## Values\n", "| value and default | meaning |", "|---|---|"]
     lines += [f"| `{_cell(f'{key}={value}')}` | {_cell(meaning)} |" for key, value, meaning in meanings(config)]
     return "\n".join(lines) + "\n"

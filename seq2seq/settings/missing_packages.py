@@ -14,11 +14,7 @@ DISTRIBUTION = "seq2seq-trainer"
 
 @contextmanager
 def require_package(extra: str, what: str = "this") -> Iterator[None]:
-    """Raise an error that says how to install an extra if its package is missing; `what` is the message's subject.
-
-    Raises:
-        UserError: a package is missing.
-    """
+    """Raise an error that says how to install an extra if its package is missing; `what` is the message's subject."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -39,13 +35,9 @@ def install_command(extra: str) -> str:
     if (root := clone()) is not None:
         folder = "." if Path.cwd() == root else str(root)
         return f"pip install -e {shlex.quote(f'{folder}[{extra}]')}"
-    return shlex.join(["pip", "install", *packages_of(extra)])
-
-
-def packages_of(extra: str) -> list[str]:
-    """Return the requirements that the installed distribution lists under an extra, such as `fastapi>=0.115`."""
     requirements = [requirement.partition(";") for requirement in metadata.requires(DISTRIBUTION) or []]
-    return [name.strip() for name, _, marker in requirements if f'extra == "{extra}"' in marker]
+    names = [name.strip() for name, _, marker in requirements if f'extra == "{extra}"' in marker]
+    return shlex.join(["pip", "install", *names])
 
 
 def train_command() -> str:

@@ -41,7 +41,8 @@ def learning_rate(d_model: int, batch: int, *, is_pre_norm: bool) -> float:
     had batches of 25,000. Smaller batches have the same rate (docs/automatic.md). Larger ones have more, by the fourth
     root: Ott et al. 2018 doubled the rate for batches 16 times as large.
     """
-    return _rounded((2e-3 if is_pre_norm else 1e-3) * math.sqrt(256 / d_model) * max(1.0, batch / PAPERS_BATCH) ** 0.25)
+    rate = (2e-3 if is_pre_norm else 1e-3) * math.sqrt(256 / d_model) * max(1.0, batch / PAPERS_BATCH) ** 0.25
+    return float(f"{rate:.1e}")  # more digits would claim a precision that no measurement has
 
 
 def optimizer(*, is_pre_norm: bool) -> str:
@@ -85,8 +86,3 @@ def validate_every(updates: int) -> int:
 def batch_tokens(device: str) -> int:
     """Return the tokens of a search's batch, on a device of kind cpu or cuda: a GPU computes 4,096 in no less time."""
     return 32_768 if device == "cuda" else 4096
-
-
-def _rounded(value: float) -> float:
-    """Round to two significant digits: more would claim a precision that no measurement has."""
-    return float(f"{value:.1e}")

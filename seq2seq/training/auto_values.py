@@ -79,7 +79,7 @@ def _max_steps(config: Config, data: PreparedData, epoch: float) -> int:
 
 def _widths(pairs: Pairs) -> np.ndarray:
     """Return the positions that each pair takes on its longer side, special ids included."""
-    return np.maximum(pairs.src_lengths, pairs.tgt_lengths) + 1
+    return pairs.lengths.max(axis=1) + 1
 
 
 def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:

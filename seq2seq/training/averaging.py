@@ -1,6 +1,5 @@
 """The mean of several models' weights as a new model (Junczys-Dowmunt et al. 2016; Vaswani et al. 2017, §6.1)."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,9 +14,8 @@ from seq2seq.settings.model import DROPOUTS, ModelConfig
 from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.report import NETWORKS, front_matter
+from seq2seq.training.run_state import list_resumable, step_of
 from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
-
-_STEP = re.compile(r"(?:best-)?step=(\d+)")
 
 
 def average_bundles(folders: Sequence[Path], output: Path) -> list[str]:
@@ -61,8 +59,7 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
 
 def checkpoints_by_update(run: Path) -> dict[int, Path]:
     """Return a run's checkpoints, the best ones too, by the number of updates."""
-    paths = sorted((run / "checkpoints").glob("*.ckpt"))
-    return {int(match[1]): path for path in paths if (match := _STEP.match(path.name))}
+    return {step_of(path): path for path in reversed(list_resumable(run / "checkpoints", also_damaged=True))}
 
 
 def read_weights(path: Path, run: Path, bundle: Bundle) -> dict[str, Tensor]:

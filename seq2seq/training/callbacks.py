@@ -49,11 +49,6 @@ class Budget(Timer):
         self.stopped_by: str | None = None  # the name of a signal that any process has received
         self.seconds = 0.0  # of training and validation when the ranks last exchanged them, the same on all ranks
 
-    @property
-    def state_key(self) -> str:
-        """The name of the state in a checkpoint."""
-        return "Budget"
-
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the clock and handle signals, before any wait for other processes; stop if the budget is spent."""
         super().on_train_start(trainer, pl_module)
@@ -146,12 +141,6 @@ class Patience(EarlyStopping):
         super().__init__(monitor, patience=patience, mode=mode, check_on_train_epoch_end=False)
         self.best_loss = math.inf  # nats per target token
 
-    @property
-    def state_key(self) -> str:
-        """The name of the state in a checkpoint."""
-        state_of = {"monitor": self.monitor, "mode": self.mode}
-        return f"Patience{state_of}"
-
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Restart the count if the loss is the lowest so far; else count by the monitored value."""
         loss = float(trainer.callback_metrics.get("val_loss", math.nan))
@@ -188,11 +177,6 @@ class RunningAverage(WeightAveraging):
     def __init__(self, decay: float) -> None:
         super().__init__()
         self.decay = decay
-
-    @property
-    def state_key(self) -> str:
-        """The name of the state in a checkpoint."""
-        return "RunningAverage"
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Make the average; keep its count of updates on the host, which reads the count at every update."""

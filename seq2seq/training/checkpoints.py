@@ -58,11 +58,6 @@ class Checkpoints(Checkpoint):
         self._last_save = self._clock()
         self.on_best: Callable[[], None] = lambda: None  # called in process 0 after the best validation so far
 
-    @property
-    def state_key(self) -> str:
-        """The name of the state in a checkpoint."""
-        return "Checkpoints"
-
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start to count minutes; run the validation that was due when the run was interrupted."""
         self._last_save = self._clock()

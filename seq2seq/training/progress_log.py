@@ -51,11 +51,6 @@ class Meter(Callback):
         self._counted_before = 0.0  # tokens that an earlier process counted; this process spent no time on them
         self._start = (0.0, 0.0)  # progress and seconds of the run when this process started or resumed it
 
-    @property
-    def state_key(self) -> str:
-        """The name of the state in a checkpoint."""
-        return "Meter"
-
     def state_dict(self) -> dict[str, Any]:
         """Return the loss and the tokens since the last log entry, summed over all ranks."""
         totals = torch.stack((self._nll, self._tokens))

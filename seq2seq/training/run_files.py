@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.errors import StoppedError, UserError
-from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.missing_packages import resume_command
 from seq2seq.storage.atomic import WORK, replacing
@@ -213,7 +212,9 @@ def _folders_in(folder: Path) -> list[Path]:
 
 def read_run(folder: Path, name: str) -> SavedRun:
     """Return the summary of a run's folder; damaged files count as absent."""
-    facts, rows, config = read_results(folder), read_metrics(folder), saved_config(folder)
+    facts, rows, config = read_results(folder), read_metrics(folder), None
+    with contextlib.suppress(UserError):  # settings that are absent, damaged or of another version
+        config = load_config(str(folder), [], option="--runs ")
     holder = holder_of(folder / LOCK)
     saved = max(map(step_of, list_resumable(folder / "checkpoints")), default=0)
     state = state_of(folder, config, holder)
@@ -245,11 +246,3 @@ def _stat_files(folder: Path) -> list[os.stat_result]:
             with contextlib.suppress(FileNotFoundError):
                 statuses.append((Path(parent) / name).lstat())
     return statuses
-
-
-def saved_config(folder: Path) -> Config | None:
-    """Return a run's settings; None if they are absent, damaged or of another version."""
-    try:
-        return load_config(str(folder), [], option="--runs ")
-    except UserError:
-        return None

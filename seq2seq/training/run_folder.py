@@ -5,13 +5,14 @@ import itertools
 import shutil
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import yaml
 
 from seq2seq.data.prepare import corpus_digests
 from seq2seq.errors import UserError
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config
 from seq2seq.storage.atomic import WORK, is_abandoned
 from seq2seq.storage.locks import is_held, lock, unlock
 from seq2seq.training.checkpoint_files import describe_run, newest_checkpoint, require_same_run
@@ -27,43 +28,28 @@ _DRAFTS = ("checkpoints/*.tmp", *(folder + name for folder in _PLACES for name i
 _LOGS = ("metrics.csv", "loggers.json", "events.out.tfevents.*")  # of a run that was killed before it saved anything
 
 
-@contextlib.contextmanager
-def _writing() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        advice = "choose a folder that you may write to and that has room"
-        raise UserError(f"cannot write {error.filename or 'the run'}: {error.strerror}; {advice}") from error
-
-
-@_writing()
 def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Config, Path, Path | None]:
     """Make or reopen a run's folder and write config.yaml; return config, the folder and, on resume, the checkpoint.
 
     A run without a name gets stem and the time as its name.
-
-    Raises:
-        UserError: the folder is taken or cannot be written, or there is nothing to resume.
     """
-    if config.resume is not None:
-        return resume_folder(config, Path(config.resume))
-    folder = Path(broadcast_decision("run", lambda: _begin(config, runs, stem)))
-    config.name = folder.name
-    return config, folder, None
-
-
-@_writing()
-def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
-    """Reopen a run's folder at its newest complete checkpoint; drop the rows of metrics.csv that were logged later."""
-    checkpoint = Path(broadcast_decision("checkpoint", lambda: str(_reopen(config, folder))))
+    checkpoint = None
+    try:
+        if config.resume is not None:
+            folder = Path(config.resume)
+            checkpoint = Path(broadcast_decision("checkpoint", lambda: str(_reopen(config, folder))))
+        else:
+            folder = Path(broadcast_decision("run", lambda: _begin(config, runs, stem)))
+    except OSError as error:
+        advice = "choose a folder that you may write to and that has room"
+        raise UserError(f"cannot write {error.filename or 'the run'}: {error.strerror}; {advice}") from error
     config.name = folder.name
     return config, folder, checkpoint
 
 
 def _reopen(config: Config, folder: Path) -> Path:
-    """Prepare a run's folder for resuming; return its checkpoint."""
-    _take(folder)
-    with _released_after_error(folder):
+    """Reopen a run's folder at its newest complete checkpoint; drop the rows of metrics.csv that were logged later."""
+    with _taken(folder):
         checkpoint, values = newest_checkpoint(folder)
         is_done(config, folder, checkpoint)  # refused before anything is written
         record = values[RECORD]
@@ -79,23 +65,12 @@ def _begin(config: Config, runs: Path, stem: str) -> str:
     """Make the folder of a new run; return its path."""
     folder = _unused_folder(runs, stem) if config.name is None else runs / config.name
     _require_nothing_saved(folder)
-    _take(folder)
-    with _released_after_error(folder):
+    with _taken(folder):
         _require_nothing_saved(folder)  # another process may have begun a run in between
         _remove(folder, _LOGS)
         config.name = folder.name
         write_config(config, folder)
         return str(folder)
-
-
-@contextlib.contextmanager
-def _released_after_error(folder: Path) -> Iterator[None]:
-    """Release the run's lock if the block fails: the process may live on, and the user try again."""
-    try:
-        yield
-    except BaseException:
-        unlock(folder / LOCK)
-        raise
 
 
 def _require_nothing_saved(folder: Path) -> None:
@@ -115,13 +90,21 @@ def _unused_folder(runs: Path, stem: str) -> Path:
     raise AssertionError
 
 
-def _take(folder: Path) -> None:
-    """Make the folder, lock it, and remove drafts of killed processes; refuse one in which another process trains."""
+@contextlib.contextmanager
+def _taken(folder: Path) -> Iterator[None]:
+    """Make the folder, lock it, and remove drafts of killed processes; refuse one in which another process trains.
+
+    If the block fails, the lock is released: the process may live on, and the user try again.
+    """
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     if not is_held(folder / LOCK):
         lock(folder / LOCK, f"{folder} is being trained in", "wait for it, stop it, or choose another name=")
-    if is_held(folder / LOCK):  # else the file system has no locks
+    try:
         _remove(folder, _DRAFTS)
+        yield
+    except BaseException:
+        unlock(folder / LOCK)
+        raise
 
 
 def _remove(folder: Path, patterns: Iterable[str]) -> None:
@@ -134,7 +117,7 @@ def _remove(folder: Path, patterns: Iterable[str]) -> None:
 
 def write_config(config: Config, folder: Path) -> None:
     """Write all settings to config.yaml."""
-    write_text(folder / "config.yaml", yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True))
+    write_text(folder / "config.yaml", yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True))
 
 
 def point_latest(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -23,7 +23,6 @@ from seq2seq.settings.bundle import (
     BundleConfig,
     read_config,
 )
-from seq2seq.settings.config import to_plain
 from seq2seq.settings.missing_packages import train_command
 from seq2seq.storage.atomic import draft_of
 from seq2seq.text.vocabulary import FILES, Tokenizers, load_tokenizers, tokenizer_files, write_files
@@ -62,12 +61,12 @@ def save_bundle(folder: Path, bundle: Bundle, card: str, *, is_new: bool = False
         "vocab_size": bundle.model.vocab_size,
         "tokenizer_sha256": bundle.tokenizer.digest,
         "model": {key: value for key, value in bundle.config.model.used().items() if key != "architecture"},
-        "search": to_plain(bundle.config.search),
+        "search": asdict(bundle.config.search),
     }
     if bundle.config.trained_length is not None:
         values["trained_length"] = bundle.config.trained_length
     if bundle.config.calibration is not None:
-        values["calibration"] = to_plain(bundle.config.calibration)
+        values["calibration"] = asdict(bundle.config.calibration)
     if bundle.model.source_vocab_size is not None:
         values["source_vocab_size"] = bundle.model.source_vocab_size
     with replaced_folder(folder, None if is_new else _OWN) as draft:

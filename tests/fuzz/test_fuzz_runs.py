@@ -24,7 +24,7 @@ from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.preflight import find_existing
 from seq2seq.training.run_files import LOCK, list_runs, read_run
-from seq2seq.training.run_folder import resume_folder
+from seq2seq.training.run_folder import prepare_folder
 from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, mutated_bytes, refusal_of, with_place
 from tests.unit.saved_runs import METRICS, make_run
 from tests.unit.saved_runs import settings as settings_of_run
@@ -123,7 +123,7 @@ def test_a_forged_record_is_resumed_or_refused(
     change(forged, key, value, is_left_out)
     (run / "checkpoints" / NAME).write_bytes(bytes_of(forged))
     try:
-        refusal = refusal_of(lambda: resume_folder(load_config(str(run), []), run))
+        refusal = refusal_of(lambda: prepare_folder(load_config(str(run), []), run.parent))
     finally:
         unlock(run / LOCK)
     assert "\n" not in (refusal or "")

@@ -5,6 +5,7 @@ How to run it for an hour: see test_fuzz_documents.py.
 
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.settings.compose import compose, home, known_settings, rewrite
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config
 from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 
 pytestmark = pytest.mark.slow
@@ -57,7 +58,7 @@ def check(overrides: list[str], folder: Path, watched_files: Callable[[], Any]) 
     assert [file for file in opened if file.endswith(("secret.po", "passwd"))] == []
     assert SECRET not in refusal
     for config in configs:
-        yaml.safe_dump(to_plain(config))
+        yaml.safe_dump(asdict(config))
 
 
 @LASTING

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import yaml
 
 from seq2seq.model.build import build_model
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.trainer import TrainerConfig
@@ -34,7 +34,7 @@ def make_run(
 ) -> Path:
     """updates are those of the checkpoints; results are those of results.json."""
     (folder / "checkpoints").mkdir(parents=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(replace(config or settings(), name=folder.name))))
+    (folder / "config.yaml").write_text(yaml.safe_dump(asdict(replace(config or settings(), name=folder.name))))
     if updates:
         (folder / "metrics.csv").write_text(METRICS)
     for step in updates:

@@ -100,7 +100,7 @@ def test_no_batch_exceeds_the_budget_with_its_padding_and_little_is_padding(pair
 def test_batches_are_cut_greedily_from_pairs_sorted_by_target_and_source_and_shuffled(pairs: Pairs) -> None:
     rng = np.random.default_rng([5, 0])  # of the loader's seed and the epoch
     expected: list[list[int]] = [[]]
-    for index in sorted(rng.permutation(len(pairs)), key=lambda i: (pairs.tgt_lengths[i], pairs.src_lengths[i])):
+    for index in sorted(rng.permutation(len(pairs)), key=lambda i: (*pairs.lengths[i, ::-1],)):
         longest = int(pairs.lengths[[*expected[-1], index]].max()) + 1
         if longest * (len(expected[-1]) + 1) > 64:
             expected.append([])

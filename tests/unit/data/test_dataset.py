@@ -28,7 +28,6 @@ def as_lists(dataset: Pairs) -> list[tuple[list[int], list[int]]]:
 def test_pairs_come_back_in_order_across_parts_as_views_of_the_file(path: Path):
     dataset = Pairs.load(path)
     assert as_lists(dataset) == list(zip(SRC, TGT, strict=True))
-    assert (dataset.src_lengths.tolist(), dataset.tgt_lengths.tolist()) == ([3, 0, 1, 2], [1, 2, 0, 4])
     assert np.shares_memory(dataset[0][0], dataset[0][0])
     assert not dataset[0][0].flags.writeable
 

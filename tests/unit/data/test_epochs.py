@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from seq2seq.data.epochs import Mixture, check_weights, tempered_shares, weighted_shares
+from seq2seq.data.epochs import Mixture, tempered_shares, weighted_shares
 from seq2seq.errors import UserError
 
 NAMES = ["corpora/tax.tsv.xz", "tatoeba/train.tsv", "news.en+news.es", "corpora/guide.tsv"]
@@ -35,10 +35,9 @@ def test_the_first_key_that_names_a_corpus_weighs_it_and_the_others_weigh_their_
 
 def test_weights_that_name_no_corpus_or_draw_nothing_are_refused():
     with pytest.raises(UserError, match=r"data.weights has tatobea, which names none of the corpora: corpora/tax"):
-        check_weights(NAMES, {"tatobea": 2})
+        weighted_shares(NAMES, [1] * len(NAMES), {"tatobea": 2})
     with pytest.raises(UserError, match=r"data.weights is 0 for every corpus"):
-        check_weights(["a.tsv"], {"a": 0})
-    check_weights(NAMES, {})
+        weighted_shares(["a.tsv"], [1], {"a": 0})
     with pytest.raises(UserError, match="0 for every corpus that has a pair left"):
         mix([0, 30], {"a": 1, "b": 0})
 

@@ -1,5 +1,5 @@
 import functools
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import seq2seq.settings.compose
 from seq2seq.data.modifiers import FAMILIES
 from seq2seq.errors import UserError
 from seq2seq.settings.compose import register_schema, rewrite
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
@@ -41,7 +41,7 @@ LAB = [path.stem for path in sorted((CONF / "experiment" / "lab").glob("*.yaml")
 def test_every_ablation_states_its_claim_and_changes_one_setting(experiment: str) -> None:
     header = (CONF / "experiment" / "lab" / f"{experiment}.yaml").read_text()
     assert f"python train.py --multirun experiment=lab/{experiment}" in header
-    plain, base = (to_plain(composed(f"experiment=lab/{name}", "seed=2")) for name in (experiment, "baseline"))
+    plain, base = (asdict(composed(f"experiment=lab/{name}", "seed=2")) for name in (experiment, "baseline"))
     assert plain["experiment_name"] == experiment
     assert (plain["series"], plain["name"], plain["resume"]) == ("lab", f"{experiment}-2", "auto")
     if experiment == "baseline":

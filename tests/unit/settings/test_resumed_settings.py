@@ -2,6 +2,7 @@
 
 import functools
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ import yaml
 
 from seq2seq.errors import UserError
 from seq2seq.settings.compose import compose
-from seq2seq.settings.config import to_plain
 from seq2seq.settings.loading import load_config
 
 pytestmark = pytest.mark.slow
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 def write(folder: Path, *overrides: str) -> str:
     """Write config.yaml as composed, as that of a run of other text than the bundled corpus."""
-    settings = yaml.safe_dump(to_plain(compose(["data=files", *overrides])))
+    settings = yaml.safe_dump(asdict(compose(["data=files", *overrides])))
     (folder / "config.yaml").write_text(settings)
     return str(folder)
 

@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.bundle import Calibration
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
@@ -74,7 +74,7 @@ def run(bundle_folder: Path, tmp_path: Path) -> Path:
     folder, bundle, settings = tmp_path / "run", load_bundle(bundle_folder), TrainingConfig()
     (folder / "checkpoints").mkdir(parents=True)
     save_bundle(folder / "model", bundle, card="")
-    (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(Config(training=settings))))
+    (folder / "config.yaml").write_text(yaml.safe_dump(asdict(Config(training=settings))))
     for update, name in ((2, "best-step=0000002-val_bleu=1.00"), (4, "step=0000004"), (6, "step=0000006")):
         torch.manual_seed(update)
         model = build_model(bundle.config.model, bundle.tokenizer.target.vocab_size)

@@ -17,7 +17,7 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.storage.locks import lock, unlock
 from seq2seq.training.preflight import find_existing
 from seq2seq.training.run_files import LOCK, read_run
-from seq2seq.training.run_folder import _take, prepare_folder
+from seq2seq.training.run_folder import _taken, prepare_folder
 from tests.unit import saved_runs
 
 
@@ -122,8 +122,8 @@ def test_what_killed_processes_left_goes_at_any_depth_but_no_work_to_go_on_with(
         path.parent.mkdir(parents=True)
         path.touch()
     lock(written / "lock", "", "")
-    _take(folder)
-    unlock(folder / LOCK)
+    with _taken(folder):
+        unlock(folder / LOCK)
     assert [path for path in (*left, written, *kept) if path.exists()] == [written, *kept]
     unlock(written / "lock")
 

@@ -4,6 +4,7 @@ import os
 import pickle
 import zipfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 import yaml
 
 from seq2seq.errors import UserError
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.loading import load_config
 from seq2seq.storage.pickled_weights import DamagedError
@@ -176,7 +177,7 @@ def run_folder(tmp_path: Path) -> Path:
     _, folder, _ = prepare_folder(config, tmp_path / "runs")
     for step in (5, 7):
         torch.save({**honest(), "global_step": step}, folder / f"checkpoints/step={step:07d}.ckpt")
-    assert yaml.safe_load((folder / "config.yaml").read_text()) == to_plain(config)
+    assert yaml.safe_load((folder / "config.yaml").read_text()) == asdict(config)
     return folder
 
 

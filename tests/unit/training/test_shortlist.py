@@ -91,7 +91,7 @@ def test_every_text_is_allowed_specials_frequent_ids_and_the_bytes_of_targets(to
 def test_of_a_large_corpus_some_pairs_are_read(
     toy_pairs: Pairs, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    total = int((toy_pairs.tgt_lengths * (toy_pairs.src_lengths + 1)).sum())
+    total = int((toy_pairs.lengths[:, 1] * (toy_pairs.lengths[:, 0] + 1)).sum())
     monkeypatch.setattr(ibm_model1, "_MOST", -(-total // 4))
     few = Pairs.of(*zip(*([ids.tolist() for ids in toy_pairs[i]] for i in range(0, len(toy_pairs), 4)), strict=True))
     sampled, expected = (

@@ -1,12 +1,13 @@
 """The words of a run's target text are read from its prepared text once, and from their own file after that."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import yaml
 
 from seq2seq.data.prepare import prepare
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config
 from seq2seq.training.target_words import WORDS, target_words, words_of_run
 from tests.toy import write_pairs
 
@@ -24,7 +25,7 @@ def config(tmp_path: Path) -> Config:
 def test_words_are_written_beside_the_prepared_text_which_stays_valid(config: Config, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    (run / "config.yaml").write_text(yaml.safe_dump(to_plain(config)), encoding="utf-8")
+    (run / "config.yaml").write_text(yaml.safe_dump(asdict(config)), encoding="utf-8")
     assert words_of_run(run) is None  # nothing is prepared for it
     prepared = prepare(config.data, config.tokenizer).folder
     before = {path.name: path.read_bytes() for path in prepared.iterdir()}

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 
 UPDATES = 300
@@ -32,7 +33,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         (folder / "checkpoints").mkdir(parents=True)
         config = Config(name=folder.name, experiment_name=experiment, seed=seed, model=ModelConfig(d_model=64, **model))
         config.trainer.max_steps = UPDATES
-        (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(config)))
+        (folder / "config.yaml").write_text(yaml.safe_dump(asdict(config)))
         rows = [f"{100 * (i + 1)},{loss + 0.25},,\n{100 * (i + 1)},,{loss},{bleu}\n" for i, loss in enumerate(losses)]
         (folder / "metrics.csv").write_text("step,loss,val_loss,val_bleu\n" + "".join(rows))
         facts = {
