@@ -121,9 +121,6 @@ def plan_batches(
 
     From LADDER_TOKENS positions on, pairs have equal lengths if their longer sides have the same rung of the ladder.
     Pairs of equal lengths stay in the given order. rng, if given, shuffles the batches.
-
-    Raises:
-        UserError: there is no pair, or one pair alone is longer than max_tokens.
     """
     if not len(order):
         raise UserError("no sentence pair is left to make batches of: look at the table of dropped pairs")
@@ -241,11 +238,7 @@ class BatchLoader:
         return ENDLESS
 
     def __iter__(self) -> Iterator[Batch]:
-        """Return an iterator over the batches that follow the state, for one reader at a time.
-
-        Raises:
-            UserError: the text cannot be read, or does not fit max_tokens or the number of ranks.
-        """
+        """Return an iterator over the batches that follow the state, for one reader at a time."""
         self._reader = self._read()
         return self._reader
 

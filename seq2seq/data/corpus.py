@@ -40,19 +40,11 @@ class Corpus:
 
     @property
     def size(self) -> int:
-        """Bytes of all files.
-
-        Raises:
-            UserError: a file is missing or cannot be looked at.
-        """
+        """Bytes of all files."""
         return sum(_stat(path).st_size for path in self.paths)
 
     def pairs(self) -> Iterator[Pair]:
-        """Read the pairs.
-
-        Raises:
-            UserError: the corpus cannot be read, has a bad line, or holds no pair.
-        """
+        """Read the pairs; refuse a bad line, and a corpus without pairs."""
         pairs = refuse_bad_lines(self.read())
         first = next(pairs, None)
         if first is None:
@@ -78,11 +70,7 @@ def read_pairs(spec: str, root: str | None, data: DataConfig) -> Iterator[Pair]:
 
 
 def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
-    """Return the corpora that a spec names; files that match a pattern are sorted.
-
-    Raises:
-        UserError: no file matches, a name has an unknown ending, or the order of the languages is unknown.
-    """
+    """Return the corpora that a spec names; files that match a pattern are sorted."""
     folder = expand_user(root or "")
     if paths := _expand(folder, spec):
         return [_table(path, folder, data) for path in paths]

@@ -57,11 +57,7 @@ def make_encoder(config: Config, data: PreparedData) -> Encoder:
 
 
 def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: int, pin: bool) -> BatchLoader:
-    """Return this rank's training batches, without end; pin is for training on a GPU.
-
-    Raises:
-        UserError: a weight or the token budget does not fit.
-    """
+    """Return this rank's training batches, without end; pin is for training on a GPU."""
     settings, training, mixture = config.data, config.training, make_mixture(config, data)
     is_drawn = True if mixture is None else mixture.is_drawn()[:, None]  # a rare corpus may come in a later epoch
     require_budget(training.max_tokens, int(data.train.lengths.max(initial=0, where=is_drawn)) + 1)
@@ -87,9 +83,6 @@ def batches_an_epoch(config: Config, data: PreparedData) -> int:
     """Return the number of training batches of the first epoch, counted without planning the batches.
 
     The number is exact for one rank, but an estimate if subword sampling or modifiers give pairs new ids.
-
-    Raises:
-        UserError: a weight or the token budget does not fit.
     """
     mixture = make_mixture(config, data)
     return count_batches(data.train, config.training.max_tokens, None if mixture is None else mixture.draw(0))

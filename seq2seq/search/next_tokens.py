@@ -50,9 +50,6 @@ class NextTokens:
         """Return each row's best tokens, on the host: log-probabilities and ids.
 
         A token that is forbidden has -inf.
-
-        Raises:
-            UserError: a log-probability is NaN.
         """
         values, tokens = on_host(*self.find_best(self.logits, self.forbidden, count))
         require_numbers(values)

@@ -67,11 +67,7 @@ class Shortlist:
         return cls(**arrays, vocabulary=about.get("vocabulary", ""))
 
     def save(self, path: Path) -> None:
-        """Write a file; if an error occurs, a file that was there does not change.
-
-        Raises:
-            UserError: the file cannot be written.
-        """
+        """Write a file; if an error occurs, a file that was there does not change."""
         arrays: dict[str, np.ndarray] = {name: value for name, value in vars(self).items() if name != "vocabulary"}
         try:
             with replacing(path) as draft:
@@ -86,11 +82,7 @@ class Shortlist:
         return hashlib.blake2b(b"".join(array.tobytes() for array in parts), digest_size=8).hexdigest()
 
     def require(self, vocabulary: str) -> None:
-        """Check that the model's tokenizer, given by its SHA-256, made the shortlist's ids.
-
-        Raises:
-            UserError: another tokenizer made them.
-        """
+        """Check that the model's tokenizer, given by its SHA-256, made the shortlist's ids."""
         if self.vocabulary != vocabulary:
             raise UserError(
                 "the shortlist belongs to another model, whose tokenizer differs: "

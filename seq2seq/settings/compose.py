@@ -90,11 +90,7 @@ def compose(overrides: Sequence[str]) -> Config:
 
 
 def compose_by_hydra(overrides: Sequence[str]) -> DictConfig:
-    """Return what Hydra composes from conf/ and these overrides, with its own settings at the key `hydra`.
-
-    Raises:
-        UserError: a key, group or value is wrong, or there is no conf/.
-    """
+    """Return what Hydra composes from conf/ and these overrides, with its own settings at the key `hydra`."""
     folder = home()
     if not (folder / "conf" / "config.yaml").is_file():
         raise UserError(f"{folder} has no conf/config.yaml: set the environment's SEQ2SEQ_HOME to the project's folder")
@@ -114,11 +110,7 @@ def compose_by_hydra(overrides: Sequence[str]) -> DictConfig:
 
 
 def checked_config(cfg: DictConfig, choices: Mapping[str, Any]) -> Config:
-    """Return Hydra's composed configuration as checked dataclasses; choices are the option of every group.
-
-    Raises:
-        UserError: a value is missing or out of its range, or the bundled corpus lacks a file that data names.
-    """
+    """Return Hydra's composed configuration as checked dataclasses; choices are the option of every group."""
     with open_dict(cfg):
         cfg.pop("hydra", None)
     try:
@@ -201,9 +193,6 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
     loggers: Hydra would start a sweep. `GROUP=glob(FOLDER/PATTERN)` names the options in a folder of a group, where
     Hydra's own glob does not search; options are searched in conf/ and in the folder of --config-dir. Overrides come
     after options such as `--cfg job`, which Hydra does not accept between two overrides.
-
-    Raises:
-        UserError: a glob matches no option.
     """
     # an option and its value become one word, so that a value with `=` is not taken for an override
     words = re.sub(r"(^|\0)(--config-dir|-cd)\0", r"\1\2=", "\0".join(arguments)).split("\0")

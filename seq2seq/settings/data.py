@@ -97,11 +97,7 @@ class DataConfig:
 
 
 def expand_user(path: str) -> Path:
-    """Return a path with `~` and `~NAME` replaced by the home of the user.
-
-    Raises:
-        UserError: there is no such user.
-    """
+    """Return a path with `~` and `~NAME` replaced by the home of the user."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:

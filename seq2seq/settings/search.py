@@ -90,11 +90,7 @@ def change_search(search: SearchConfig, changes: Mapping[str, object]) -> Search
 
 
 def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
-    """Refuse kinds of search that cannot be combined.
-
-    Raises:
-        UserError: the settings ask for two kinds.
-    """
+    """Refuse kinds of search that cannot be combined."""
     kinds = {"sampling": settings.sampling, "phrases": has_phrases, "early_stopping": settings.early_stopping}
     wanted = [name for name, is_wanted in kinds.items() if is_wanted]
     if len(wanted) > 1:
@@ -102,10 +98,6 @@ def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
 
 
 def require_steps(settings: SearchConfig) -> None:
-    """Refuse a search whose steps cannot be shown.
-
-    Raises:
-        UserError: the settings do not ask for a plain beam search.
-    """
+    """Refuse a search whose steps cannot be shown."""
     if settings.sampling or settings.mbr:
         raise UserError("only a plain beam search has steps to show: no sampling or mbr")

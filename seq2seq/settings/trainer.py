@@ -52,11 +52,7 @@ class TrainerConfig:
         self.duration()
 
     def duration(self) -> timedelta | None:
-        """Return the time limit, or None.
-
-        Raises:
-            UserError: max_time is not days:hours:minutes:seconds.
-        """
+        """Return the time limit, or None."""
         if self.max_time is None:
             return None
         parts = self.max_time.split(":")

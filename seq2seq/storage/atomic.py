@@ -163,11 +163,7 @@ def resolve(path: Path) -> Path:
 
 
 def put(draft: Path, path: Path, like: Path | None = None) -> None:
-    """Rename draft to path; it gets the permission bits of the old file or, if there is none, of like.
-
-    Raises:
-        OSError: the draft cannot be renamed.
-    """
+    """Rename draft to path; it gets the permission bits of the old file or, if there is none, of like."""
     for source in (path, like):
         if source is not None and source.exists():
             with contextlib.suppress(OSError):  # some file systems have no permissions

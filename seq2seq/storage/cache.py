@@ -23,9 +23,6 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     """Return root/key, built if it is absent or damaged; of several processes, one builds and the others wait.
 
     A complete cache folder works on a read-only disk. build writes files into the folder that it is given.
-
-    Raises:
-        UserError: the folder cannot be read or written, or build raised the error.
     """
     folder = root / key
     if is_complete(folder):

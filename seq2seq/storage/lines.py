@@ -44,11 +44,7 @@ class BadLine:
 
 
 def refuse_bad_lines(records: Iterable[Record | BadLine]) -> Iterator[Record]:
-    """Yield the records.
-
-    Raises:
-        UserError: one of the records is a bad line.
-    """
+    """Yield the records; raise an error for a bad line."""
     for record in records:
         if isinstance(record, BadLine):
             raise record.error()

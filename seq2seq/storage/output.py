@@ -25,19 +25,12 @@ def read_lines(path: Path | None, start: int = 0) -> Iterator[str]:
     """Read UTF-8 text line by line, without line ends (LF or CRLF) and byte order mark; path None is standard input.
 
     Reading begins at the first line that begins at byte `start` of a file or later.
-
-    Raises:
-        UserError: the file cannot be read, or a line is not UTF-8 or too long.
     """
     return refuse_bad_lines(Lines(path, start, allows_nul=True))
 
 
 def count_lines(path: Path) -> int:
-    """Count the lines of a file.
-
-    Raises:
-        UserError: the file cannot be read or is not UTF-8.
-    """
+    """Count the lines of a file."""
     return sum(1 for _ in read_lines(path))
 
 
@@ -201,11 +194,7 @@ def open_output(
 
 @contextmanager
 def output_folder(folder: Path) -> Iterator[None]:
-    """Make a folder, and lock it while the block writes files in it.
-
-    Raises:
-        UserError: the folder cannot be made, or another command writes in it.
-    """
+    """Make a folder, and lock it while the block writes files in it."""
     with ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -218,22 +207,14 @@ def output_folder(folder: Path) -> Iterator[None]:
 
 
 def require_other(output: Path | None, *inputs: Path | None) -> None:
-    """Refuse an output that is one of the inputs, also by a link.
-
-    Raises:
-        UserError: the output is an input, which it would replace.
-    """
+    """Refuse an output that is one of the inputs, also by a link."""
     for path in inputs:
         if output and output.is_file() and path and path.exists() and path.samefile(output):
             raise UserError(f"--output {output} would replace the input {path}: choose another name")
 
 
 def require_writable(path: Path) -> None:
-    """Refuse an output that cannot be written, before any work for it; this leaves no file behind.
-
-    Raises:
-        UserError: the path is a folder, or no file can be made in its folder.
-    """
+    """Refuse an output that cannot be written, before any work for it; this leaves no file behind."""
     with _naming(path):
         target = resolve(path)
         if target.is_dir():
@@ -247,9 +228,6 @@ def find_model(path: Path | None, runs: Path = Path("runs"), option: str = "--mo
 
     Without a run, None means the clone's own model (`published_model`). option is the option by which the user gave the
     folder, for the error.
-
-    Raises:
-        UserError: there is no bundle.
     """
     if path is not None:
         inner = path / "model"
@@ -275,11 +253,7 @@ def published_model() -> Path | None:
 
 
 def find_models(models: object) -> list[Path]:
-    """Return the bundles that a call names: a path of a run or of its bundle (str or Path), or a list of paths.
-
-    Raises:
-        UserError: a folder does not exist, or a name is no path.
-    """
+    """Return the bundles that a call names: a path of a run or of its bundle (str or Path), or a list of paths."""
     folders = models if isinstance(models, list | tuple) else [models]
     if not folders:
         raise UserError("the list of models is empty: give runs/NAME or runs/NAME/model")

@@ -68,11 +68,7 @@ class KeptCheckpoints:
         return {"scores": dict(self._best), "named": {name: list(best) for name, best in self._last.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state; the values of another measure do not compare, so its best checkpoints are forgotten.
-
-        Raises:
-            UserError: a name is not that of a best checkpoint, so that another file could be deleted.
-        """
+        """Restore the state; the values of another measure do not compare, so its best checkpoints are forgotten."""
         scores, named = state["scores"], state["named"]
         for name in (*scores, *(name for names in named.values() for name in names)):
             if not _BEST.fullmatch(name):

@@ -49,9 +49,6 @@ class TranslationModule(L.LightningModule):
         With several validation_sets, each set's loss is logged under its name; `TranslationValidation` logs the mean.
         With is_bf16, Muon multiplies in bfloat16. With a recorder, each shape's forward and backward pass is recorded
         once and then replayed.
-
-        Raises:
-            UserError: R-Drop is on and there is no dropout.
         """
         super().__init__()
         if config.r_drop and not any((model.config.dropout, model.config.attention_dropout, model.config.ffn_dropout)):
@@ -124,11 +121,7 @@ class TranslationModule(L.LightningModule):
         return loss, nll, tokens
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save what `on_load_checkpoint` compares: the model's settings, the vocabulary's hash, and the optimizer.
-
-        Raises:
-            UserError: the loss is not a number.
-        """
+        """Save what `on_load_checkpoint` compares: the model's settings, the vocabulary's hash, and the optimizer."""
         self.require_finite()
         checkpoint["belongs_to"] = self._identity()
 
@@ -210,9 +203,6 @@ class TranslationModule(L.LightningModule):
         """Divide the summed gradient by the number of target tokens and clip its norm, in one pass.
 
         On the CPU, refuse a gradient that is not a number; a GPU would be waited for, so `Meter` and saves ask for it.
-
-        Raises:
-            UserError: the loss is not a number.
         """
         assert self._tokens is not None
         tokens, ranks = self._tokens.clone(), self.trainer.world_size

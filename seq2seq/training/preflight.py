@@ -28,13 +28,7 @@ _UNLIMITED = {"trainer.max_time": "null", "trainer.max_epochs": "null", "trainin
 
 
 def refuse_early(config: Config) -> None:
-    """Refuse a run that cannot begin.
-
-    Later checks need PyTorch or a complete checkpoint.
-
-    Raises:
-        UserError: a logger's package is missing.
-    """
+    """Refuse a run whose logger's package is missing; later checks need PyTorch or a complete checkpoint."""
     for name in ("wandb", "mlflow"):
         if getattr(config.logger, name) and importlib.util.find_spec(name) is None:
             raise missing(name, f"logger={name}", name)
@@ -44,9 +38,7 @@ def find_existing(config: Config, runs: Path) -> bool:
     """Decide how the run of config's name starts; return whether it is complete, so that there is nothing to do.
 
     config.resume, which is `auto` or the run's folder, becomes the folder if the run goes on, and None if it begins.
-
-    Raises:
-        UserError: the run has other settings.
+    With `auto`, a run with other settings is refused.
     """
     assert config.name is not None
     folder, is_auto = runs / config.name, config.resume == AUTO

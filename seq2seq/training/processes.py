@@ -74,11 +74,7 @@ def uses_gpu(config: TrainerConfig) -> bool:
 
 
 def choose_devices(config: TrainerConfig, *, is_resumed: bool = False) -> None:
-    """Replace trainer.num_nodes=auto and trainer.devices=auto by numbers: those of started processes, or all GPUs.
-
-    Raises:
-        UserError: there are fewer GPUs than trainer.devices, or none; or for the reasons of `find_launch`.
-    """
+    """Replace trainer.num_nodes=auto and trainer.devices=auto by numbers: those of started processes, or all GPUs."""
     gpus = 0 if config.accelerator == "cpu" else torch.cuda.device_count()
     if config.accelerator == "gpu" and gpus == 0:
         raise UserError("trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch")
@@ -121,11 +117,7 @@ def _cpu_has_quick_bf16() -> bool:
 
 
 def check_processes(config: TrainerConfig, is_sweep: bool = False) -> None:
-    """Compare the processes that were started with the devices in the settings.
-
-    Raises:
-        UserError: the numbers differ, several nodes have no launcher, or a sweep's runs would start further processes.
-    """
+    """Refuse started processes that differ from the devices in the settings, and a sweep that would start some."""
     launch, devices, nodes = find_launch(), config.devices, config.num_nodes
     wanted = devices * nodes
     if launch and (launch.processes != wanted or launch.nodes not in (0, nodes)):
@@ -151,9 +143,6 @@ def share_folder(key: str, make: Callable[[], Path]) -> Path:
     """Return the folder of the cache that the first process makes or checks, for all processes that see the folder.
 
     A process that does not see it, such as one on a machine with a cache of its own, makes or checks its own folder.
-
-    Raises:
-        UserError: for the reasons of `make` and `broadcast_decision`.
     """
 
     def decide() -> str:

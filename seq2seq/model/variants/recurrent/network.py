@@ -189,11 +189,7 @@ class Recurrent(EncoderDecoder):
     def predict_and_align(
         self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]
     ) -> tuple[Float[Tensor, "b t v"], Float[Tensor, "b t s"]]:
-        """See `EncoderDecoder`.
-
-        Raises:
-            UserError: the network has no attention.
-        """
+        """See `EncoderDecoder`; a network without attention is refused."""
         logits, state = self.decode(tgt_in, self.encode(src))
         if state.attention is None:
             raise UserError(
