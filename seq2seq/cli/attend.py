@@ -104,7 +104,9 @@ def attend(
         plain["ranking"] = [dataclasses.asdict(worth) for worth in ranking]
     written = [(PAGE, "to look around in"), (PICTURE, "all heads"), (NUMBERS, "for programs")]
     with output_folder(output):
-        _write(output, {NUMBERS: json.dumps(plain, ensure_ascii=False), PAGE: write_page(assembly.data)})
+        with open_output(output / NUMBERS) as numbers, open_output(output / PAGE) as page:
+            numbers(json.dumps(plain, ensure_ascii=False))
+            page(write_page(assembly.data).removesuffix("\n"))
         draw(explanation, output / PICTURE)
         if explanation.aligning() is not None:
             draw(explanation, output / LARGE, ["alignment"])
@@ -156,20 +158,14 @@ def attend_over(
         explanation = explain_subject(translator, final.subject)
         moments.append(make_moment(explanation, update, known[-1] if known else None, translation))
     with output_folder(output):
-        _write(output, {OVER_PAGE: write_over_page(final, moments)})
+        with open_output(output / OVER_PAGE) as page:
+            page(write_over_page(final, moments).removesuffix("\n"))
         animate(final, moments, output / OVER_PICTURE)
     print(f"{final.subject.source}\n→ {final.subject.target}\n")
     width = max(len(f"{moment.updates:,}") for moment in moments)
     for moment in moments:
         print(f"  {moment.updates:>{width},}  {moment.log_prob:8.2f} nats  {moment.translation}")
     print(f"\n{output / OVER_PAGE}  with a slider over the updates\n{output / OVER_PICTURE}  the same as a picture")
-
-
-def _write(output: Path, files: Mapping[str, str]) -> None:
-    """Write texts, by their files' names, into a folder."""
-    for name, text in files.items():
-        with open_output(output / name) as out:
-            out(text.removesuffix("\n"))
 
 
 def summary_lines(plain: dict[str, Any]) -> list[str]:
@@ -179,13 +175,10 @@ def summary_lines(plain: dict[str, Any]) -> list[str]:
     lines = [f"  {target[j]:<{width}} ← {source[i]}" for i, j in plain["alignment"]]
     if (usual := plain.get("unchanged")) is None:
         return [plain["source"], f"→ {plain['target']}", *lines, ""]
-    scores = [
-        f"  {log_prob:.2f} nats  {name}: {text}"
-        for name, text, log_prob in (
-            ("unchanged", usual["target"], usual["log_prob"]),
-            ("changed", plain["target"], sum(plain["log_probs"])),
-        )
-    ]
+    scores = (
+        f"  {usual['log_prob']:.2f} nats  unchanged: {usual['target']}",
+        f"  {sum(plain['log_probs']):.2f} nats  changed: {plain['target']}",
+    )
     return [plain["source"], f"→ {plain['target']}", *lines, "", *scores, ""]
 
 

@@ -1,6 +1,7 @@
 """`seq2seq average`, `import` and `export`: average models, and exchange models with other programs."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -31,12 +32,12 @@ Exported = Annotated[
     Path, typer.Option("--output", help="Folder to make; for argos or html, a file: NAME.argosmodel or NAME.html.")
 ]
 
-_WEIGHTS = {  # precisions that each format can have
+_WEIGHTS = {  # formats with several precisions
     "bundle": ("float32", "float16"),
     "ctranslate2": get_args(options.Precision),
-    "huggingface": ("float32",),
     "argos": get_args(options.Precision),
 }
+_MODULES = {"bundle": "exchange.export", "html": "explain.model_page"}  # of a format's exporter in seq2seq.apps
 
 
 def average(output: options.NewFolder, model: Averaged = None, run: Run = None, last: Last = None) -> None:
@@ -102,31 +103,14 @@ def export(
     """
     if format_ == "html" and quantization != "float32":
         raise UserError("export html always writes weights of 8 bits: leave out --quantization")
-    if quantization not in _WEIGHTS.get(format_, ("float32",)):
+    weights = _WEIGHTS.get(format_, ("float32",))
+    if quantization not in weights:
         raise UserError(
-            f"export {format_} writes {' or '.join(_WEIGHTS[format_])} weights, not {quantization}: "
+            f"export {format_} writes {' or '.join(weights)} weights, not {quantization}: "
             f"leave out --quantization, or use `seq2seq export ctranslate2 --quantization {quantization}`"
         )
     (folder,) = shared.choose_models([model] if model else None)
     with require_package(format_):
-        if format_ == "bundle":
-            from seq2seq.apps.exchange.export import export_bundle
-
-            export_bundle(folder, output, quantization)
-        elif format_ == "html":
-            from seq2seq.apps.explain.model_page import export_html
-
-            export_html(folder, output)
-        elif format_ == "argos":
-            from seq2seq.apps.exchange.argos import export_argos
-
-            export_argos(folder, output, quantization)
-        elif format_ == "ctranslate2":
-            from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
-
-            export_ctranslate2(folder, output, quantization)
-        else:
-            from seq2seq.apps.exchange.huggingface import export_huggingface
-
-            export_huggingface(folder, output)
+        module = import_module(f"seq2seq.apps.{_MODULES.get(format_, f'exchange.{format_}')}")
+        getattr(module, f"export_{format_}")(folder, output, *([quantization] if format_ in _WEIGHTS else []))
     print(f"{output}: {folder} for {format_}", file=sys.stderr)

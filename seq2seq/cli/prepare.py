@@ -3,7 +3,6 @@
 import logging
 
 from seq2seq.cli import options
-from seq2seq.cli.runs import size
 
 
 def prepare(overrides: options.Overrides = None) -> None:
@@ -16,6 +15,7 @@ def prepare(overrides: options.Overrides = None) -> None:
     with the same settings finds the result in data.cache.
     """
     from rich.console import Console
+    from rich.filesize import decimal
 
     from seq2seq.data.clean import drop_table
     from seq2seq.data.prepare import prepare as prepare_text
@@ -44,5 +44,5 @@ def prepare(overrides: options.Overrides = None) -> None:
     Console().print(drop_table(prepared.report))
     print(f"pairs: train {sizes['train']:,}, validation {sizes['validation']:,}{tests}")
     bytes_ = sum(path.stat().st_size for path in prepared.folder.iterdir())
-    print(f"vocabulary: {prepared.tokenizer.target.vocab_size:,}; size: {size(bytes_)}")
+    print(f"vocabulary: {prepared.tokenizer.target.vocab_size:,}; size: {decimal(bytes_)}")
     print(f"folder: {prepared.folder}")

@@ -91,6 +91,7 @@ def print_table(table: "Table") -> None:
 
 def list_table(saved: Sequence["SavedRun"]) -> "Table":
     """Return a table with a line for each run."""
+    from rich.filesize import decimal
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -103,13 +104,14 @@ def list_table(saved: Sequence["SavedRun"]) -> "Table":
         best = run.validation
         loss, bleu = (number(best.loss, 3), number(best.bleu, 1)) if best else ("", "")
         tests = ", ".join(f"{name} {value:.1f}" for name, value in run.tests.items())
-        cells = (f"{run.updates:,}", duration(run.seconds), loss, bleu, tests, size(run.bytes))
+        cells = (f"{run.updates:,}", duration(run.seconds), loss, bleu, tests, decimal(run.bytes))
         table.add_row(run.name, run.state, *cells)
     return table
 
 
 def comparison_table(chosen: Sequence["SavedRun"], differing: Mapping[str, Sequence[Any]]) -> "Table":
     """Return a table with a column for each run: its scores and costs, then the settings in which the runs differ."""
+    from rich.filesize import decimal
     from rich.table import Table
 
     table = Table("", *(run.name for run in chosen), box=None, pad_edge=False, header_style="bold")
@@ -123,7 +125,7 @@ def comparison_table(chosen: Sequence["SavedRun"], differing: Mapping[str, Seque
     }
     for test in dict.fromkeys(name for run in chosen for name in run.tests):
         rows[f"{test} BLEU"] = [number(run.tests.get(test), 1) for run in chosen]
-    rows["size"] = [size(run.bytes) for run in chosen]
+    rows["size"] = [decimal(run.bytes) for run in chosen]
     for name, cells in rows.items():
         table.add_row(name, *cells)
     table.add_section()
@@ -140,8 +142,3 @@ def number(value: float | int | None, digits: int) -> str:
 def duration(seconds: float | None) -> str:
     """Return seconds as text: hours, minutes and seconds; None gives an empty string."""
     return "" if seconds is None else str(timedelta(seconds=round(seconds)))
-
-
-def size(bytes_: int) -> str:
-    """Return a number of bytes as text, in megabytes or gigabytes."""
-    return f"{bytes_ / 1e9:,.1f} GB" if bytes_ >= 1e9 else f"{bytes_ / 1e6:,.1f} MB"

@@ -35,12 +35,7 @@ class Sampler:
     """Draws segmentations of texts with one strength of randomness."""
 
     def __init__(
-        self,
-        processor: sentencepiece.SentencePieceProcessor,
-        user_symbols: dict[str, int],
-        *,
-        is_bpe: bool,
-        alpha: float,
+        self, processor: sentencepiece.SentencePieceProcessor, user_symbols: dict[str, int], is_bpe: bool, alpha: float
     ) -> None:
         """Store the vocabulary of processor and alpha, which is as in `Tokenizer.sample`."""
         self._processor, self._alpha, self._is_bpe = processor, alpha, is_bpe

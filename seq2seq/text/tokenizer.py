@@ -3,9 +3,9 @@
 import io
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module
 from itertools import count, takewhile
 from typing import Any
@@ -167,14 +167,9 @@ class Tokenizer:
             raise UserError("an imported model's vocabulary has no random splits: leave out training.subword_sampling")
         return self._sampler(alpha).sample(texts, seed)
 
-    def _sampler(self, alpha: float) -> Sampler:
-        if alpha not in self._samplers:
-            self._samplers[alpha] = Sampler(self._processor, self._user_defined, is_bpe=self.is_bpe, alpha=alpha)
-        return self._samplers[alpha]
-
     @cached_property
-    def _samplers(self) -> dict[float, Sampler]:
-        return {}
+    def _sampler(self) -> Callable[[float], Sampler]:
+        return cache(partial(Sampler, self._processor, self._user_defined, self.is_bpe))
 
     @property
     def scores(self) -> list[float]:

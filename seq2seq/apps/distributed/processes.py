@@ -12,8 +12,6 @@ from seq2seq.errors import UserError
 from seq2seq.translate.translator import CHUNK_LINES, Translator
 from seq2seq.translate.types import SearchRequest, Text, Translation
 
-_ADVICE = "lower --workers"
-
 
 def stream(
     translator: Translator, texts: Iterable[Text], request: SearchRequest, workers: int, *, first_line: int = 1
@@ -28,7 +26,7 @@ def stream(
     if translator.device.type != "cpu" or not hasattr(translator.engine, "model"):
         raise UserError(f"--workers {workers} is for the pytorch engine on the CPU: leave it out")
     threads = max(1, torch.get_num_threads() // workers)
-    with Processes(workers, partial(_begin, translator, request, threads), advice=_ADVICE) as opened:
+    with Processes(workers, partial(_begin, translator, request, threads), advice="lower --workers") as opened:
         for translated in opened.map(_translate, _chunks(iter(texts), first_line)):
             yield from translated
 

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from seq2seq.apps.explain.explanation import DECIMALS, plain
 from seq2seq.apps.explain.heads import require_transformer
 from seq2seq.apps.explain.interventions import Interventions, changed
 from seq2seq.apps.explain.sentence import Subject, encode_sentence
@@ -46,10 +45,6 @@ class Contrast:
     texts: tuple[str, str]
     log_probs: tuple[float, float]
     evidence: list[Evidence]
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return JSON values, with numbers rounded to 4 decimals."""
-        return plain(asdict(self), DECIMALS)
 
 
 def contrast(translator: Translator, subject: Subject, word: int, other: str) -> Contrast:

@@ -66,10 +66,12 @@ def export_html(folder: Path, file: Path, *, beam: int | None = None) -> None:
     page = files("seq2seq.apps.serve") / "page"
     body = re.findall(r"<body>\n(.*)</body>", (page / "index.html").read_text(encoding="utf-8"), re.DOTALL)[0]
     scripts = [(page / "theme.js").read_text(encoding="utf-8"), script("page", "apps/serve/page")]
+    worker = script("worker", "apps/explain/in_browser")
+    assert not re.search(r"</script|<!--", worker, re.IGNORECASE)  # they would end the element or begin a comment
     body = body.replace('<p id="warning"', f'{_NO_MASKS}<p id="warning"')
     body += (
         f'<script type="application/json" id="settings">{embed(settings)}</script>\n'
-        f'<script type="text/plain" id="worker">{_raw(script("worker", "apps/explain/in_browser"))}</script>\n'
+        f'<script type="text/plain" id="worker">{worker}</script>\n'
         f'<script type="text/plain" id="model">{base64.b64encode(packed).decode()}</script>\n'
     )
     styles = [(files("seq2seq.apps.explain") / "viewer" / "viewer.css"), page / "page.css"]
@@ -78,12 +80,6 @@ def export_html(folder: Path, file: Path, *, beam: int | None = None) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with replacing(file) as draft:
         draft.write_text(text, encoding="utf-8")
-
-
-def _raw(source: str) -> str:
-    """Return JavaScript for a script element, which ends or becomes a comment at certain characters."""
-    assert not re.search(r"</script|<!--", source, re.IGNORECASE)
-    return source
 
 
 def pack(bundle: Bundle) -> bytes:

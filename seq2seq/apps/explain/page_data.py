@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seq2seq.apps.explain.contrast import contrast
-from seq2seq.apps.explain.explanation import DECIMALS, Explanation, explain
+from seq2seq.apps.explain.explanation import DECIMALS, Explanation, explain, plain
 from seq2seq.apps.explain.heads import PARTS
 from seq2seq.apps.explain.interventions import Interventions, changed
 from seq2seq.apps.explain.sentence import require_engine
@@ -67,19 +67,19 @@ def assemble(
     """
     explained = changed(translator, interventions, source) if interventions else translator
     explanation = explain(explained, source, target, settings=settings)
-    plain = explanation.to_plain()
+    shown = explanation.to_plain()
     if interventions:
         usual = explain(translator, source, target, settings=settings)
         unchanged = {"target": usual.subject.target, "log_prob": round(math.fsum(usual.log_probs), DECIMALS)}
-        plain |= {"interventions": asdict(interventions), "unchanged": unchanged}
+        shown |= {"interventions": asdict(interventions), "unchanged": unchanged}
     walks = [head_steps(explained, explanation.subject, *names).to_plain() for names in _heads_to_show(explained, head)]
     beams: dict[str, Any] = {}
     if with_beams:
         with contextlib.suppress(UserError):  # sampling and mbr have no steps to show
             beams = beam_steps(explained, source, settings)
-    data = {"explanation": plain, "walks": walks, "beams": beams}
+    data = {"explanation": shown, "walks": walks, "beams": beams}
     if instead is not None:
-        data["contrast"] = contrast(explained, explanation.subject, *instead).to_plain()
+        data["contrast"] = plain(contrast(explained, explanation.subject, *instead), DECIMALS)
     return Assembly(explained, explanation, data)
 
 

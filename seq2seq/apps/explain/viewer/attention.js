@@ -2,7 +2,7 @@
 
 import { makeContrast, makeContrastForm } from "./contrast.js";
 import { makeDiagram } from "./diagram.js";
-import { choices, make, picker, share } from "./dom.js";
+import { choices, fact, make, picker, share } from "./dom.js";
 import { makeHeatmap } from "./heatmap.js";
 import { interventionsOf, makeComparison, makeHeadSwitches, makeSettings, makeSwitch } from "./interventions.js";
 import { makeOverview, makeTile } from "./overview.js";
@@ -267,8 +267,7 @@ function open(view, { layer, head }) {
 
 function tellStatistics(view, part) {
   const { entropy, distance, diagonal } = statisticsOf(view.explanation, part, view.layer, headOf(view));
-  const item = (name, value, unit) =>
-    make("div", {}, make("dt", {}, name), make("dd", {}, value, make("small", {}, unit)));
+  const item = (name, value, unit) => fact(name, [value, make("small", {}, unit)]);
   return make(
     "dl",
     { class: "statistics" },

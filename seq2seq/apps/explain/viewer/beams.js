@@ -29,10 +29,11 @@ export function makeBeams(beams) {
   );
 }
 
-/** Return a column of boxes for the start and for every step, and the boxes by candidate id. */
-function makeColumns(beams) {
+/** Make the tree: a column of boxes for the start and for every step. */
+function makeTree(beams, nodes) {
+  const lines = draw("svg", { class: "branches", "aria-hidden": "true" });
   const start = make("div", { class: "node root" }, make("span", { class: "piece" }, "<s>"));
-  const boxes = new Map([[null, start]]);
+  const boxes = new Map([[null, start]]); // by candidate id
   const columns = beams.steps.map(({ candidates }) => {
     const items = candidates.map((one) => {
       const told = make("span", { class: "fate" }, `${decimal(one.score)} ${MARKS[one.fate].slice(0, 1)}`);
@@ -42,13 +43,7 @@ function makeColumns(beams) {
     });
     return make("div", { class: "column" }, ...items);
   });
-  return { root: make("div", { class: "column" }, start), columns, boxes };
-}
-
-function makeTree(beams, nodes) {
-  const lines = draw("svg", { class: "branches", "aria-hidden": "true" });
-  const { root, columns, boxes } = makeColumns(beams);
-  const inner = make("div", { class: "grown" }, lines, root, ...columns);
+  const inner = make("div", { class: "grown" }, lines, make("div", { class: "column" }, start), ...columns);
   const element = scroller("Tree of the hypotheses; the table shows the same", inner, "img");
   element.classList.add("tree");
   const winners = lineage(nodes, beams.result[0]?.id);

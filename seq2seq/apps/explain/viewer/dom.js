@@ -84,6 +84,11 @@ export function scroller(label, content, role = "group") {
   return make("div", { class: "scroll", tabindex: "0", role, "aria-label": label }, content);
 }
 
+/** Make a number with its name, for a list of numbers. */
+export function fact(name, value, attributes = {}) {
+  return make("div", attributes, make("dt", {}, name), make("dd", {}, ...value));
+}
+
 /** Format a weight from 0 to 1 for small tables: .83, 1, and nothing below half a percent. */
 export function share(weight) {
   const text = weight.toFixed(2);

@@ -58,8 +58,3 @@ function reveal(scroll, line, column) {
   const isHidden = cell.offsetLeft + cell.offsetWidth > scroll.clientWidth;
   scroll.scrollLeft = isHidden ? cell.offsetLeft + cell.offsetWidth / 2 - scroll.clientWidth / 2 : 0;
 }
-
-/** Make a sign between matrices. */
-export function sign(text) {
-  return make("span", { class: "sign" }, text);
-}

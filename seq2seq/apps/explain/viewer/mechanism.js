@@ -1,11 +1,13 @@
 // Shows the steps of attention, each with its formula, a sentence, the matrices, and the calculation of one number.
 
 import { decimal, factor, formula, fraction, make, share } from "./dom.js";
-import { makeMatrix, sign } from "./matrix.js";
+import { makeMatrix } from "./matrix.js";
 
 const TERMS = 3; // terms of a long sum that are written out
 const ROUNDING = 2e-3; // tolerance for sums of rounded numbers
 
+const sign = (text) => make("span", { class: "sign" }, text); // between matrices
+const near = (a, b) => Math.abs(a - b) < ROUNDING;
 const isCross = (walk) => walk.part === "cross";
 
 /** Return functions that make the matrices of a walk by their rows: its queries, its keys, or both; `at` is marked. */
@@ -181,10 +183,6 @@ function join(walk, at, { ofRows }) {
 
 function asking(walk, at) {
   return [make("b", {}, walk.rows[at.row]), " asks ", make("b", {}, walk.columns[at.column]), ":"];
-}
-
-function near(a, b) {
-  return Math.abs(a - b) < ROUNDING;
 }
 
 export const STEPS = [

@@ -1,6 +1,6 @@
 // Fills the page of `seq2seq attend --over`: a slider over the checkpoints of a run.
 
-import { decimal, make } from "./dom.js";
+import { decimal, fact } from "./dom.js";
 import { makeHeatmap } from "./heatmap.js";
 
 const PAUSE = 250; // milliseconds between two checkpoints while it plays
@@ -26,12 +26,10 @@ function show() {
   const number = updates.toLocaleString("en");
   at("update").textContent = number;
   at("when").setAttribute("aria-valuetext", `after ${number} updates`);
-  const item = (name, value, attributes = {}) =>
-    make("div", attributes, make("dt", {}, name), make("dd", {}, value));
   at("told").replaceChildren(
-    item("The model's own translation", translation || "(nothing)", { class: "own" }),
-    ...(loss === null ? [] : [item("Loss", `${decimal(loss)} nats per token`)]),
-    item("Log-probability of the translation above", `${decimal(logProb)} nats`),
+    fact("The model's own translation", [translation || "(nothing)"], { class: "own" }),
+    ...(loss === null ? [] : [fact("Loss", [`${decimal(loss)} nats per token`])]),
+    fact("Log-probability of the translation above", [`${decimal(logProb)} nats`]),
   );
   const table = makeHeatmap({ title: "Cross-attention", rows, columns, weights, onRow: () => {} });
   at("map").replaceChildren(table.element);

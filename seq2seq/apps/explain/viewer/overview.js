@@ -28,11 +28,8 @@ export function makeOverview(explanation, unit, chosen, onPick) {
     });
     return make("section", { class: "panel" }, make("h3", {}, part.title), ...rows);
   };
-  const summary = make("summary", {}, "All layers and heads");
-  const element = make("details", { class: "overview" }, summary);
-  const draw = () => {
-    if (element.open && element.children.length === 1) element.append(make("div", { class: "panels" }, ...partsOf(explanation).map(makePart)));
+  const toggle = ({ target }) => {
+    if (target.open && target.children.length === 1) target.append(make("div", { class: "panels" }, ...partsOf(explanation).map(makePart)));
   };
-  element.addEventListener("toggle", draw);
-  return element;
+  return make("details", { class: "overview", toggle }, make("summary", {}, "All layers and heads"));
 }

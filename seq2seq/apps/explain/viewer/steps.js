@@ -34,8 +34,9 @@ function makeWalks(given, kept) {
     start: kept.step,
   });
   function follow(row, column) {
+    const weights = view.walk.weights[row];
     view.row = row;
-    view.column = column ?? strongest(view.walk.weights[row]);
+    view.column = column ?? weights.indexOf(Math.max(...weights));
     setControls();
     stepper.refresh();
   }
@@ -80,10 +81,6 @@ function clearest({ part, rows, columns, weights }) {
     }),
   );
   return best.at;
-}
-
-function strongest(weights) {
-  return weights.indexOf(Math.max(...weights));
 }
 
 function showStep(step, view, follow) {
