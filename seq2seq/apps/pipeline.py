@@ -114,11 +114,7 @@ class TranslationPipeline:
 
 
 def _search(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return generate's options as search settings.
-
-    Raises:
-        UserError: an option is unknown.
-    """
+    """Return generate's options as search settings."""
     if unknown := [name for name in options if name not in _KNOWN]:
         raise UserError(f"pipeline has no option {unknown[0]}: choose from {', '.join(_KNOWN)}")
     settings = {ours: options.get(theirs) for theirs, ours in _SEARCH.items()}

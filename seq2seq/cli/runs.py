@@ -55,11 +55,7 @@ def runs(names: Names = None, folder: Folder = Path("runs"), as_json: options.As
 
 
 def choose(saved: Sequence["SavedRun"], names: Sequence[str]) -> list["SavedRun"]:
-    """Return the runs of these names or folders, each once.
-
-    Raises:
-        UserError: a run does not exist.
-    """
+    """Return the runs of these names or folders, each once."""
     by_name = {key: run for run in saved for key in (run.name, str(run.folder))}
     chosen = {}
     for name in names:

@@ -70,11 +70,7 @@ class Scores:
 def require_same_length(
     translations: int, references: int, what: str = "translations", against: str = "reference"
 ) -> None:
-    """Raise an error if two files have different numbers of lines, or no lines.
-
-    Raises:
-        UserError: the counts differ or are zero.
-    """
+    """Raise an error if two files have different numbers of lines, or no lines."""
     if translations == 0 and references == 0:
         raise UserError(f"there is nothing to score: 0 {what} and 0 {against} lines")
     if translations != references:

@@ -58,11 +58,7 @@ HEADINGS += ("invented words, %",)
 
 
 def make_probes(pairs: Pairs, count: int = PROBES, seed: int = 1) -> dict[str, list[Probe]]:
-    """Return probes of every family, as many of each as the test set allows; the same for the same pairs.
-
-    Raises:
-        UserError: no probe can be made of these pairs.
-    """
+    """Return probes of every family, as many of each as the test set allows; the same for the same pairs."""
     families: dict[str, list[Probe]] = {}
     for name, make in _FAMILIES.items():
         rng, of_family = random.Random(f"{seed} {name}"), dict[str, Probe]()

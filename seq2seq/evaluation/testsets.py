@@ -14,9 +14,6 @@ def load_testset(name: str, src_lang: str = "en", tgt_lang: str = "es") -> tuple
         name: as sacreBLEU spells it, for example wmt13.
         src_lang: language of the sources.
         tgt_lang: language of the references.
-
-    Raises:
-        UserError: the name or the language pair is unknown, or the set is absent and cannot be downloaded.
     """
     from sacrebleu.dataset import DATASETS
 

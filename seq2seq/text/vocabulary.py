@@ -240,11 +240,7 @@ def _train(texts: Callable[[], Iterable[str]], config: TokenizerConfig, *, is_au
 
 
 def describe_tokenizers(config: TokenizerConfig) -> dict[str, Any]:
-    """Return, as plain values, everything besides the texts that decides the result of `learn_tokenizers`.
-
-    Raises:
-        UserError: the files of config.model cannot be read, or are no tokenizers of this program.
-    """
+    """Return, as plain values, everything besides the texts that decides the result of `learn_tokenizers`."""
     if config.model is not None:
         return {"model": load_tokenizers(expand_user(config.model)).digest}
     return {key: value for key, value in asdict(config).items() if key != "joint" or not config.joint}

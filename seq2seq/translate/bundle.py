@@ -113,11 +113,7 @@ def load_bundle(folder: Path) -> Bundle:
 
 
 def load_bundles(folders: Sequence[Path]) -> list[Bundle]:
-    """Read bundles that translate together, as an ensemble.
-
-    Raises:
-        UserError: as `load_bundle`, or the bundles' vocabularies differ.
-    """
+    """Read bundles that translate together, as an ensemble."""
     bundles = [load_bundle(folder) for folder in folders]
     for folder, bundle in zip(folders[1:], bundles[1:], strict=True):
         if bundle.tokenizer.digest != bundles[0].tokenizer.digest:
@@ -126,11 +122,7 @@ def load_bundles(folders: Sequence[Path]) -> list[Bundle]:
 
 
 def require_new(folder: Path) -> None:
-    """Check that a folder is new or empty.
-
-    Raises:
-        UserError: the folder has content, or is a file.
-    """
+    """Check that a folder is new or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already: give --output a new or empty folder")
 
@@ -140,9 +132,6 @@ def replaced_folder(folder: Path, own: Collection[str] | None = None) -> Iterato
     """Yield a temporary folder, which replaces `folder` at the end of the block, or is removed after an error.
 
     With own, files and folders of other names stay (`draft_of`); without, the folder must be new or empty.
-
-    Raises:
-        UserError: the folder cannot be written (permissions, disk full), is not new, or another command writes it.
     """
     try:
         with draft_of(folder, own) as draft:

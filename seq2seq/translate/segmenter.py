@@ -39,11 +39,7 @@ class Segment:
 
 
 def as_text(text: object, number: int) -> Text:
-    """Return a text or a string as a text; messages call it by its number.
-
-    Raises:
-        UserError: it is neither.
-    """
+    """Return a text or a string as a text; messages call it by its number."""
     if isinstance(text, Text):
         return text
     require_string(text, f"text {number}")
@@ -66,9 +62,6 @@ class Segmenter:
         """Return the segments of texts, in order; a text without tokens has none.
 
         first_line is the number of the first text; warnings name these numbers, and samples depend on them.
-
-        Raises:
-            UserError: a phrase is empty, or a text with phrases has more than MAX_SOURCE_TOKENS tokens.
         """
         segments, target = [], self._tokenizer.target
         whole = [self._tokenizer.find_strings(text.text) for text in texts]
@@ -142,11 +135,7 @@ def _split_tag(text: str, side: Tokenizer) -> tuple[str, str]:
 
 
 def encode_phrases(phrases: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
-    """Encode phrases.
-
-    Raises:
-        UserError: a phrase is empty.
-    """
+    """Encode phrases."""
     encoded = tokenizer.encode(list(phrases))
     for phrase, ids in zip(phrases, encoded, strict=True):
         if not ids:

@@ -152,11 +152,7 @@ class ScoredTranslation:
 
 
 def require_iterable(texts: object, name: str) -> Iterable[Any]:
-    """Return texts if it is an iterable of texts, and refuse anything else; messages call it `name`.
-
-    Raises:
-        UserError: texts is a single string, or cannot be iterated over.
-    """
+    """Return texts if it is an iterable of texts, and refuse anything else; messages call it `name`."""
     if isinstance(texts, str):
         raise UserError(f"{name} is one string ({texts[:20]!r}…): give a list of them, [text]")
     if isinstance(texts, bytes) or not isinstance(texts, Iterable):
@@ -165,11 +161,7 @@ def require_iterable(texts: object, name: str) -> Iterable[Any]:
 
 
 def require_strings(texts: object, name: str) -> list[str]:
-    """Return the strings of an iterable as a list; messages call the iterable `name`.
-
-    Raises:
-        UserError: texts is a single string, cannot be iterated over, or has an item that is no string.
-    """
+    """Return the strings of an iterable as a list; messages call the iterable `name`."""
     listed = list(require_iterable(texts, name))
     for index, text in enumerate(listed):
         require_string(text, f"{name}[{index}]")
@@ -177,11 +169,7 @@ def require_strings(texts: object, name: str) -> list[str]:
 
 
 def require_string(text: object, name: str) -> None:
-    """Refuse a value that is no string; the message calls the value `name`.
-
-    Raises:
-        UserError: text is no string.
-    """
+    """Refuse a value that is no string; the message calls the value `name`."""
     if not isinstance(text, str):
         raise UserError(f"{name} is {_with_type(text)}: give a string")
 

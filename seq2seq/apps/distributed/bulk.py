@@ -71,11 +71,7 @@ class BulkFile:
 
 
 def find_files(patterns: Sequence[str]) -> Iterator[Path]:
-    """List the names that match, and return an iterator over the files among them, which looks at one after the other.
-
-    Raises:
-        UserError: a pattern matches no file, two files have the same name, or a file is compressed.
-    """
+    """List the names that match; return an iterator over the files among them, which looks at one after the other."""
     sources: dict[str, Path] = {}
     for pattern in patterns:
         paths = [*map(Path, sorted(glob.iglob(pattern, recursive=True)))]
@@ -153,9 +149,6 @@ def bulk_translate(
     """Translate files here, or by `workers` workers of a cluster; yield each file and its number of translated lines.
 
     A file is read when its turn comes, on a cluster by processes that are some files ahead.
-
-    Raises:
-        UserError: a file cannot be read or written, another job wrote an output, or the cluster failed.
     """
     look, make = partial(survey, SHARD), partial(ShardTranslator, job)
     surveyed = map(look, sources) if ray is None else ray.map_with(lambda: look, sources, workers=_READERS, num_cpus=0)

@@ -19,9 +19,6 @@ def stream(
     """Translate as `Translator.stream` does, in order, but in `workers` processes that take one chunk at a time.
 
     Each process uses an equal share of the CPU threads. All share the weights of the model and of the compiled step.
-
-    Raises:
-        UserError: `Translator.stream` raises it, the translator does not use PyTorch on the CPU, or a process died.
     """
     if translator.device.type != "cpu" or not hasattr(translator.engine, "model"):
         raise UserError(f"--workers {workers} is for the pytorch engine on the CPU: leave it out")

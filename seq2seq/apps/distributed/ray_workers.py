@@ -29,11 +29,7 @@ class RayWorkers:
         self.address = address
 
     def __enter__(self) -> "RayWorkers":
-        """Connect, unless this process is connected already.
-
-        Raises:
-            UserError: there is no cluster at the address.
-        """
+        """Connect, unless this process is connected already."""
         self._started = not ray.is_initialized()
         if self._started:
             own: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _STORE}

@@ -34,11 +34,6 @@ def export_argos(bundle: Path, file: Path, quantization: str = "float32") -> Non
         bundle: the bundle's folder.
         file: the package, a new file that ends in .argosmodel.
         quantization: precision of the weights, as for `export_ctranslate2`.
-
-    Raises:
-        UserError: the file has another ending or is there already; the model has a tokenizer for each side; or
-            CTranslate2 cannot have the model (see `export_ctranslate2`).
-        OSError: the file cannot be written.
     """
     if file.suffix != SUFFIX:
         raise UserError(f"{file} does not end in {SUFFIX}: give --output NAME{SUFFIX}")

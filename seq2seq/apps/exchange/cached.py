@@ -18,10 +18,6 @@ def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
     """Return the folder of a bundle's export in the cache; export the bundle first if the cache lacks it.
 
     An export is made, and compared, anew after every change of the model's code. cache is the setting data.cache.
-
-    Raises:
-        UserError: for the reasons of `export_ctranslate2`.
-        OSError: a file of the bundle is missing or cannot be read.
     """
 
     def build(draft: Path) -> None:

@@ -21,12 +21,7 @@ _NO_MASKS = "{} masks no strings, so addresses, placeholders and code may change
 
 
 def export_bundle(bundle: Path, folder: Path, quantization: str = "float32") -> None:
-    """Write a bundle again; float16 weights take half the space, and `load_bundle` reads them as float32.
-
-    Raises:
-        UserError: the bundle is damaged, a weight is too large for float16, the folder is not empty, or the folder
-            cannot be written.
-    """
+    """Write a bundle again; float16 weights take half the space, and `load_bundle` reads them as float32."""
     require_new(folder)
     loaded = load_bundle(bundle)
     if quantization == "float16":

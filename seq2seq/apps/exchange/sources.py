@@ -13,9 +13,6 @@ def imported(source: str, cache: str | None, what: str) -> str:
         source: a run, a bundle, a folder that `save_pretrained` wrote, or a name on the Hugging Face hub.
         cache: the setting data.cache.
         what: the subject of the error if the extra `huggingface` is not installed.
-
-    Raises:
-        UserError: the model is not available, or this program cannot express it.
     """
     if not is_hub_name(source) and not is_huggingface(Path(source)):
         return source

@@ -37,9 +37,6 @@ def write_analysis(
         translator: the model whose attention to the source is measured; None: attention is left out.
         worst: number of lines to show for each fault, and number of lines with the lowest scores.
         known: the words of the training text's targets in lower case; None: invented words are left out.
-
-    Raises:
-        UserError: the output cannot be written, or the translator has no attention to the source.
     """
     sources = [source for test_set in files for source in test_set.sources]
     hypotheses = [hypothesis for test_set in files for hypothesis in test_set.hypotheses]
@@ -53,11 +50,7 @@ def write_analysis(
 
 
 def training_sources(run: Path) -> Iterator[str]:
-    """Yield the sources of a run's training text.
-
-    Raises:
-        UserError: the run's config.yaml is damaged, or the text is no longer where the run found it.
-    """
+    """Yield the sources of a run's training text."""
     data = load_config(str(run), [], "--model ").data
     try:
         for corpus in open_splits(data)["train"]:

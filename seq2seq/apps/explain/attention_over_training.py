@@ -34,11 +34,7 @@ class Moment:
 
 
 def make_moment(explanation: Explanation, updates: int, loss: float | None, translation: str) -> Moment:
-    """Return the moment with an explanation's attention and log-probability.
-
-    Raises:
-        UserError: the model has no cross-attention.
-    """
+    """Return the moment with an explanation's attention and log-probability."""
     weights = explanation.aligning()
     if weights is None:
         raise UserError("this model has no cross-attention to show over time")

@@ -109,11 +109,7 @@ def explain(
 
 
 def explain_subject(translator: Translator, subject: Subject) -> Explanation:
-    """Return the weights of all attention of a model that reads a subject, whose ids are of this model's vocabulary.
-
-    Raises:
-        UserError: the engine exposes no attention, or memory is not sufficient.
-    """
+    """Return the weights of all attention of a model that reads a subject, whose ids are of this model's vocabulary."""
     engine, model = require_engine(translator)
     src, tgt = subject.src[:-1], subject.tgt_out[:-1]
     scored = engine.score([src], [tgt], translator.search.batch_tokens, align=model.can_align)

@@ -153,11 +153,7 @@ def describe(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def require_plain(bundle: Bundle) -> None:
-    """Refuse a model that the page cannot compute.
-
-    Raises:
-        UserError: it is no Transformer or an ablation, its vocabulary was imported, or its search is no plain one.
-    """
+    """Refuse a model that the page cannot compute."""
     config = bundle.config.model
     if not isinstance(bundle.model, Transformer):
         raise UserError(f"model.architecture={config.architecture}: a page computes Transformers only")

@@ -61,9 +61,6 @@ def assemble(
         instead: a target word's index, and a word to compare it with; None: `data` has no "contrast".
         with_beams: whether the steps of the search are shown. They are empty if the settings ask for a search that has
             no steps to show.
-
-    Raises:
-        UserError: for the reasons of `explain` and `changed`, or no part of the model has this layer or head.
     """
     explained = changed(translator, interventions, source) if interventions else translator
     explanation = explain(explained, source, target, settings=settings)

@@ -42,11 +42,7 @@ def any_letters() -> Iterator[None]:
 
 @any_letters()
 def draw(explanation: Explanation, path: Path, parts: Sequence[str] = ("alignment", *PARTS)) -> None:
-    """Write a PNG of the parts: by default, everything.
-
-    Raises:
-        UserError: the model has none of the parts.
-    """
+    """Write a PNG of the parts: by default, everything."""
     figure = make_figure(explanation, parts)
     box = figure.get_tightbbox().padded(0.3)
     figure.savefig(path, bbox_inches=box, dpi=min(110, MAX_PIXELS / max(box.size)))

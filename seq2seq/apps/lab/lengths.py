@@ -30,11 +30,7 @@ class Point:
 
 
 def make_buckets(sources: Sequence[str]) -> list[Bucket]:
-    """Return sources grouped by their number of words, without buckets of fewer than FEWEST sentences.
-
-    Raises:
-        UserError: every bucket has fewer sentences.
-    """
+    """Return sources grouped by their number of words, without buckets of fewer than FEWEST sentences."""
     lengths = [len(source.split()) for source in sources]
     ranges = in_ranges(lengths, LENGTHS)
     buckets = [Bucket(name, lines) for name, lines in ranges if lengths[lines[0]] and len(lines) >= FEWEST]
@@ -54,11 +50,7 @@ def bleu_by_length(buckets: Sequence[Bucket], translations: Sequence[str], refer
 
 
 def draw_lengths(buckets: Sequence[Bucket], curves: Mapping[str, Sequence[Point]], picture: Path) -> None:
-    """Write a picture with a line and intervals for each model, and with the number of sentences of each bucket.
-
-    Raises:
-        UserError: the picture cannot be written.
-    """
+    """Write a picture with a line and intervals for each model, and with the number of sentences of each bucket."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")

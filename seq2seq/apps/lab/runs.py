@@ -87,11 +87,7 @@ def read_lab(folder: Path, expected: Sequence[str]) -> Lab:
 
 
 def read_run(folder: Path) -> LabRun:
-    """Read a complete run.
-
-    Raises:
-        UserError: the run is not complete, or a file is damaged; the message names the folder and the updates so far.
-    """
+    """Read a complete run."""
     config = load_config(str(folder), [], option="--runs ")
     try:
         rows = _read_metrics(folder)

@@ -124,11 +124,7 @@ def judge(claim: Claim, lab: Lab) -> Verdict | None:
 
 
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> Difference | None:
-    """Return the difference of two means by Welch's t-test (unequal variances); None: too few values for an interval.
-
-    Raises:
-        UserError: SciPy is not installed (extra `lab`).
-    """
+    """Return the difference of two means by Welch's t-test (unequal variances); None: too few values."""
     if min(len(ours), len(theirs)) < 2:
         return None
     value = fmean(ours) - fmean(theirs)
