@@ -2,18 +2,15 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
 from seq2seq.storage.output import find_model, open_output, output_folder
-
-if TYPE_CHECKING:
-    from seq2seq.apps.explain.interventions import HeadWorth
 
 Sentence = Annotated[str, typer.Argument(metavar="TEXT", help="One sentence.")]
 Target = Annotated[
@@ -99,9 +96,12 @@ def attend(
     explanation, plain = assembly.explanation, assembly.data["explanation"]
     if not any(plain["attention"].values()):
         raise UserError("this model has no attention to show: train one with it (model.attention=additive)")
-    ranking = rank(assembly.translator, [(text, explanation.subject.target)]) if rank_heads else []
+    lines = summary_lines(plain)
     if rank_heads:
+        ranking = rank(assembly.translator, [(text, explanation.subject.target)])
         plain["ranking"] = [dataclasses.asdict(worth) for worth in ranking]
+        lines += ["Growth of the loss without each head (nats per token):"]
+        lines += [*(f"  {worth.loss:+.3f}  {worth.name}" for worth in ranking), ""]
     written = [(PAGE, "to look around in"), (PICTURE, "all heads"), (NUMBERS, "for programs")]
     with output_folder(output):
         with open_output(output / NUMBERS) as numbers, open_output(output / PAGE) as page:
@@ -111,7 +111,7 @@ def attend(
         if explanation.aligning() is not None:
             draw(explanation, output / LARGE, ["alignment"])
             written.insert(2, (LARGE, "cross-attention and the alignment"))
-    print("\n".join([*summary_lines(plain), *ranking_lines(ranking)]))
+    print("\n".join(lines))
     for name, content in written:
         print(f"{output / name}  {content}")
 
@@ -180,11 +180,3 @@ def summary_lines(plain: dict[str, Any]) -> list[str]:
         f"  {sum(plain['log_probs']):.2f} nats  changed: {plain['target']}",
     )
     return [plain["source"], f"→ {plain['target']}", *lines, "", *scores, ""]
-
-
-def ranking_lines(ranking: "Sequence[HeadWorth]") -> list[str]:
-    """Return lines that list the heads, the most valuable first."""
-    if not ranking:
-        return []
-    lines = [f"  {worth.loss:+.3f}  {worth.name}" for worth in ranking]
-    return ["Growth of the loss without each head (nats per token):", *lines, ""]

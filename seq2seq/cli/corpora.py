@@ -50,10 +50,8 @@ def distill(
     one text per line. The --output has a line for each pair: source TAB translation. --resume continues after a
     kill.
     """
-    form, hint = (
-        "{source}\t{translation}",
-        "give the sources of a corpus (--languages tells the order of a .tsv's columns)",
-    )
+    form = "{source}\t{translation}"
+    hint = "give the sources of a corpus (--languages tells the order of a .tsv's columns)"
     where = (input_, output, model, languages)
     make_corpus(*where, engine, changes, resume=resume, workers=workers, form=form, hint=hint)
 

@@ -51,7 +51,10 @@ def runs(names: Names = None, folder: Folder = Path("runs"), as_json: options.As
                 entry["differing_settings"] = {key: values[number] for key, values in differing.items()}
         print(json.dumps(entries, indent=2, ensure_ascii=False))
     else:
-        print_table(comparison_table(chosen, differing) if names else list_table(saved))
+        from rich.console import Console
+
+        table = comparison_table(chosen, differing) if names else list_table(saved)
+        Console(width=None if sys.stdout.isatty() else 200).print(table)  # a file or a pipe has no width
 
 
 def choose(saved: Sequence["SavedRun"], names: Sequence[str]) -> list["SavedRun"]:
@@ -76,13 +79,6 @@ def differing_settings(chosen: Sequence["SavedRun"]) -> dict[str, list[Any]]:
     keys = [key for key in dict.fromkeys(key for of_run in settings for key in of_run) if key not in _NAMES]
     by_key = {key: [of_run.get(key) for of_run in settings] for key in keys}
     return {key: values for key, values in by_key.items() if any(value != values[0] for value in values)}
-
-
-def print_table(table: "Table") -> None:
-    """Print a table: as wide as the terminal, or, in a file or pipe, 200 characters wide."""
-    from rich.console import Console
-
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def list_table(saved: Sequence["SavedRun"]) -> "Table":

@@ -66,18 +66,14 @@ class Tokenizer:
             subwords = self._processor.id_to_piece(list(range(self._processor.get_piece_size())))
         except (RuntimeError, UnicodeDecodeError) as error:  # the second: a subword that is no UTF-8
             raise UserError(f"{name} is damaged or no SentencePiece model ({len(model)} bytes)") from error
-        if imported is None:
-            self._require_special_ids(name)
-        self._subwords = list(subwords if imported is None else imported)
-        self._ids = {subword: token for token, subword in enumerate(self._subwords)}
-
-    def _require_special_ids(self, name: str) -> None:
         for key, expected in (("pad_id", PAD), ("unk_id", UNK), ("bos_id", BOS), ("eos_id", EOS)):
-            if (value := getattr(self._processor, key)()) != expected:
+            if imported is None and (value := getattr(self._processor, key)()) != expected:
                 raise UserError(
                     f"{name} has {key}={value}, expected {expected}: "
                     f"retrain it with train.py or pass --{key}={expected} to spm_train"
                 )
+        self._subwords = list(subwords if imported is None else imported)
+        self._ids = {subword: token for token, subword in enumerate(self._subwords)}
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[Any, ...]]:
         """Pickle only the model's bytes and the list, from which another process makes the tokenizer again."""

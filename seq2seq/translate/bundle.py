@@ -63,12 +63,12 @@ def save_bundle(folder: Path, bundle: Bundle, card: str, *, is_new: bool = False
         "model": {key: value for key, value in bundle.config.model.used().items() if key != "architecture"},
         "search": asdict(bundle.config.search),
     }
-    if bundle.config.trained_length is not None:
-        values["trained_length"] = bundle.config.trained_length
-    if bundle.config.calibration is not None:
-        values["calibration"] = asdict(bundle.config.calibration)
-    if bundle.model.source_vocab_size is not None:
-        values["source_vocab_size"] = bundle.model.source_vocab_size
+    optional = {
+        "trained_length": bundle.config.trained_length,
+        "calibration": bundle.config.calibration and asdict(bundle.config.calibration),
+        "source_vocab_size": bundle.model.source_vocab_size,
+    }
+    values |= {key: value for key, value in optional.items() if value is not None}
     with replaced_folder(folder, None if is_new else _OWN) as draft:
         weights = {name: tensor.detach().to("cpu").contiguous() for name, tensor in bundle.model.state_dict().items()}
         owners = {tensor.data_ptr(): name for name, tensor in weights.items()}  # safetensors refuses shared memory

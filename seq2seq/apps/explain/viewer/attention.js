@@ -215,23 +215,14 @@ function probability({ explanation, unit }, index) {
 }
 
 function makePanel(view, part) {
-  const { explanation, layer } = view;
-  const title = make("h3", {}, part.title);
-  const plain = make("p", {}, part.plain);
-  if (!view.weights[part.key]) {
-    const count = explanation.attention[part.key].length;
-    return make(
-      "section",
-      { class: "panel" },
-      title,
-      plain,
-      make("p", { class: "none" }, `This part has no layer ${layer + 1}; its last layer is ${count}.`),
-    );
-  }
-  const figure = view.head === ALL ? makeGrid(view, part) : makeTable(view, part);
-  const count = explanation.attention[part.key][layer].length;
-  const switches = view.onIntervene && makeHeadSwitches(part, layer, count, view.interventions, view.onIntervene);
-  return make("section", { class: "panel" }, title, plain, switches, figure, tellStatistics(view, part));
+  const { explanation, layer, interventions, onIntervene } = view;
+  const layers = explanation.attention[part.key];
+  const panel = [make("h3", {}, part.title), make("p", {}, part.plain)];
+  if (layers[layer]) {
+    panel.push(onIntervene && makeHeadSwitches(part, layer, layers[layer].length, interventions, onIntervene));
+    panel.push(view.head === ALL ? makeGrid(view, part) : makeTable(view, part), tellStatistics(view, part));
+  } else panel.push(make("p", { class: "none" }, `This part has no layer ${layer + 1}; its last layer is ${layers.length}.`));
+  return make("section", { class: "panel" }, ...panel);
 }
 
 function makeTable(view, part) {
