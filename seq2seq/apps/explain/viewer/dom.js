@@ -73,9 +73,9 @@ export function choices(label, options, chosen, onChoose) {
   return make("fieldset", { class: "choices" }, make("legend", {}, label), make("div", {}, ...items));
 }
 
-/** Make a table with a caption and a row of headings; rows are its other rows, as elements. */
+/** Make a table with a caption and a row of headings ("": none); rows are its other rows, as elements. */
 export function table(kind, caption, headings, rows) {
-  const head = make("tr", {}, ...headings.map((text) => make("th", { scope: "col" }, text)));
+  const head = make("tr", {}, ...headings.map((text) => (text ? make("th", { scope: "col" }, text) : make("td"))));
   return make("table", { class: kind }, make("caption", {}, ...caption), make("thead", {}, head), make("tbody", {}, ...rows));
 }
 

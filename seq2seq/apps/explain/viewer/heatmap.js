@@ -1,6 +1,6 @@
 // Draws weights as a table of tinted cells, and as a small picture.
 
-import { draw, make, scroller, share } from "./dom.js";
+import { draw, make, scroller, share, table } from "./dom.js";
 
 const MOST_NUMBERED = 14; // columns; beyond them cells are too small for numbers
 const MOST_SMALL = 17; // columns; beyond them cells are tiny
@@ -8,12 +8,6 @@ const MOST_SMALL = 17; // columns; beyond them cells are tiny
 /** Make a table: rows are queries, columns keys. It calls onRow(index) with the row under the pointer, or null. */
 export function makeHeatmap({ title, rows, columns, weights, onRow }) {
   const isNumbered = columns.length <= MOST_NUMBERED;
-  const head = make(
-    "tr",
-    {},
-    make("td", { class: "corner" }),
-    ...columns.map((name) => make("th", { scope: "col" }, make("span", {}, name))),
-  );
   const lines = weights.map((row, i) => {
     const cells = row.map((weight, j) => {
       const title = `${rows[i]} → ${columns[j]}: ${weight.toFixed(2)}`; // the only number of a cell without text
@@ -21,15 +15,11 @@ export function makeHeatmap({ title, rows, columns, weights, onRow }) {
     });
     return make("tr", { pointerenter: () => onRow(i) }, make("th", { scope: "row" }, rows[i]), ...cells);
   });
-  const body = make("tbody", { pointerleave: () => onRow(null) }, ...lines);
-  const table = make(
-    "table",
-    { class: isNumbered ? "heatmap" : `heatmap small${columns.length > MOST_SMALL ? " tiny" : ""}` },
-    make("caption", { class: "unseen" }, `${title}: rows look at columns, and each row's shares sum to 1`),
-    make("thead", {}, head),
-    body,
-  );
-  const element = scroller(`${title}, table of weights`, table);
+  const kind = isNumbered ? "heatmap" : `heatmap small${columns.length > MOST_SMALL ? " tiny" : ""}`;
+  const caption = make("span", { class: "unseen" }, `${title}: rows look at columns, and each row's shares sum to 1`);
+  const map = table(kind, [caption], ["", ...columns.map((name) => make("span", {}, name))], lines);
+  map.tBodies[0].addEventListener("pointerleave", () => onRow(null));
+  const element = scroller(`${title}, table of weights`, map);
   return { element, choose: (chosen) => lines.forEach((line, i) => line.classList.toggle("chosen", i === chosen)) };
 }
 
