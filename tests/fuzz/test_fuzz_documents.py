@@ -42,16 +42,7 @@ IN_MARKDOWN = (
 )
 IN_SUBTITLES = (*MARKUP, "1\n00:00:01,000 --> 00:00:02,000\n", "\n\n", "\r\n", "- ", "{\\an8}", "-->", "<i>", "</i>")
 IN_WEBVTT = (
-    *MARKUP,
-    "00:01.000 --> 00:02.000\n",
-    "\n\n",
-    "\r\n",
-    "- ",
-    "<00:01.000>",
-    "-->",
-    "NOTE ",
-    "<c.a>",
-    "WEBVTT",
+    *(*MARKUP, "00:01.000 --> 00:02.000\n", "\n\n", "\r\n", "- ", "<00:01.000>", "-->", "NOTE ", "<c.a>", "WEBVTT"),
 )
 IN_CATALOGUES = (
     *(*MARKUP, 'msgid "', 'msgstr "', '"\n', "\\n", "\\", "#, fuzzy\n", "#~ ", "msgctxt", PLACE, "\r\n", "nplurals="),

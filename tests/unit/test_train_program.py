@@ -170,11 +170,7 @@ def test_a_runs_name_consists_of_its_text_and_its_choices(overrides: list[str], 
     ],
 )
 def test_a_failed_run_does_not_end_its_sweep_but_ctrl_c_does(
-    call: Callable[..., str],
-    train_with: Callable[..., None],
-    error: BaseException,
-    message: str,
-    finished: list[str],
+    call: Callable[..., str], train_with: Callable[..., None], error: BaseException, message: str, finished: list[str]
 ) -> None:
     train_with({1: 30.0, 2: error, 3: 20.0})
     assert message in call("--multirun", "seed=1,2,3", "name='s-${seed}'")

@@ -181,26 +181,19 @@ def test_columns_can_be_named_and_other_languages_select_others(tmp_path: Path):
     assert read("a.jsonl", tmp_path, src_lang="fr", tgt_lang="en") == [("oui", "yes")]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "pairs"),
-    [
-        ("a.jsonl", '{"en": null, "es": "x"}\n\n{"en": "y", "es": "z"}\n', [("", "x"), ("y", "z")]),
-        ("c.jsonl", '{"en": "a", "es": "b", "id": 1, "id": 1, "en": "a"}', [("a", "b")]),
-        ("a.csv", 'en,es\n"a\nb",c\n', [("a\nb", "c")]),
-        ("a.tsv", "a\rb\tc\r\r\nd\te\r", [("a\rb", "c\r"), ("d", "e")]),
-        ("b.csv", "\nen, es\n\nYes.,Sí.\n\n", [("Yes.", "Sí.")]),
-        ("c.csv", 'en;es;n\n"Yes; no.";Sí, no.;1\n', [("Yes; no.", "Sí, no.")]),
-    ],
-    ids=[
-        "null is empty text",
-        "a repeated pair",
-        "a quoted line end is text",
-        "CR in text",
-        "blank lines and spaces in the header",
-        "semicolons",
-    ],
-)
-def test_liberties_of_the_formats_are_taken(tmp_path: Path, name: str, content: str, pairs: list[tuple[str, str]]):
+LIBERTIES = {
+    "null is empty text": ("a.jsonl", '{"en": null, "es": "x"}\n\n{"en": "y", "es": "z"}\n', [("", "x"), ("y", "z")]),
+    "a repeated pair": ("a.jsonl", '{"en": "a", "es": "b", "id": 1, "id": 1, "en": "a"}', [("a", "b")]),
+    "a quoted line end is text": ("a.csv", 'en,es\n"a\nb",c\n', [("a\nb", "c")]),
+    "CR in text": ("a.tsv", "a\rb\tc\r\r\nd\te\r", [("a\rb", "c\r"), ("d", "e")]),
+    "blank lines and spaces in the header": ("a.csv", "\nen, es\n\nYes.,Sí.\n\n", [("Yes.", "Sí.")]),
+    "semicolons": ("a.csv", 'en;es;n\n"Yes; no.";Sí, no.;1\n', [("Yes; no.", "Sí, no.")]),
+}
+
+
+@pytest.mark.parametrize("liberty", LIBERTIES)
+def test_liberties_of_the_formats_are_taken(tmp_path: Path, liberty: str):
+    name, content, pairs = LIBERTIES[liberty]
     (tmp_path / name).write_text(content)
     assert read(name, tmp_path) == pairs
 

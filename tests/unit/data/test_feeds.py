@@ -25,10 +25,7 @@ from tests.thin import thin
 
 pytestmark = pytest.mark.slow
 
-RANDOM: dict[str, Any] = {
-    "subword_sampling": SubwordSamplingConfig(alpha=0.2),
-    "modifiers": ModifiersConfig(share=0.7),
-}
+RANDOM: dict[str, Any] = {"subword_sampling": SubwordSamplingConfig(alpha=0.2), "modifiers": ModifiersConfig(share=0.7)}
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
     "modified": ({}, {"modifiers": ModifiersConfig(share=0.7)}),

@@ -1,11 +1,6 @@
 import pytest
 
-from seq2seq.search.rules import (
-    BannedPhrases,
-    ForcedPrefix,
-    NoRepeatNgram,
-    make_rules,
-)
+from seq2seq.search.rules import BannedPhrases, ForcedPrefix, NoRepeatNgram, make_rules
 from seq2seq.settings.search import SearchConfig
 from tests.unit.search import tasks
 from tests.unit.search.tasks import EOS, KINDS, TableModel, contains, ids_of

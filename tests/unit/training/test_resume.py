@@ -224,11 +224,7 @@ def test_another_product_of_ranks_and_accumulation_is_refused(
 
 
 def test_speed_and_time_left_after_a_resume_are_of_this_process_not_of_the_time_before(
-    config: Config,
-    data: PreparedData,
-    straight: tuple[Any, ...],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     values = torch.load(straight[1][6], weights_only=True)  # after update 6: that of 5 and 6 is not logged yet
     values["callbacks"]["Budget"]["time_elapsed"]["train"] += 360_000.0  # a hundred hours on a busy machine

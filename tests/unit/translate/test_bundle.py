@@ -87,22 +87,16 @@ def test_a_bundle_written_again_keeps_what_others_put_there_and_no_file_of_the_m
     bundle: Bundle, folder: Path
 ) -> None:
     (folder / "ct2").mkdir()
-    for name in (
-        "shortlist.bin",
-        ".notes",
-        "ct2/model.bin",
-        "source.model",
-        "target.model",
-        "subwords.json",
-        "bundle.json",
-    ):
+    of_others, of_a_model = (
+        ("shortlist.bin", ".notes", "ct2/model.bin"),
+        ("source.model", "target.model", "subwords.json"),
+    )
+    for name in (*of_others, *of_a_model, "bundle.json"):
         (folder / name).write_text("of another model")
     save_bundle(folder, bundle, "# Card\n")
     assert load_bundle(folder).tokenizer.digest == bundle.tokenizer.digest
     names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
-    assert names - {"model.safetensors", "config.json", "README.md", "tokenizer.model"} == {
-        *("shortlist.bin", ".notes", "ct2", "ct2/model.bin")
-    }
+    assert names - {"model.safetensors", "config.json", "README.md", "tokenizer.model"} == {*of_others, "ct2"}
 
 
 def test_what_is_not_whole_is_refused_by_name(folder: Path, tmp_path: Path) -> None:

@@ -21,13 +21,8 @@ def random_model() -> Callable[..., Transformer]:
     """A function that makes a model of a style, whose every weight matters."""
 
     def make(vocab_size: int, **style: Any) -> Transformer:
-        sizes: dict[str, Any] = {
-            "d_model": 24,
-            "num_heads": 3,
-            "d_ff": 40,
-            "num_encoder_layers": 1,
-            "num_decoder_layers": 2,
-        }
+        sizes: dict[str, Any] = {"d_model": 24, "num_heads": 3, "d_ff": 40}
+        sizes |= {"num_encoder_layers": 1, "num_decoder_layers": 2}
         with torch.random.fork_rng():
             torch.manual_seed(3)
             model = build_model(ModelConfig(**sizes | style), vocab_size)

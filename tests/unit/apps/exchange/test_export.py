@@ -13,17 +13,14 @@ from seq2seq.errors import UserError
 from seq2seq.translate.bundle import load_bundle
 
 CARD = """---
-library_name: seq2seq
+library_name: {library}
 ---
 
 # one: en→es translation
 
 An encoder–decoder Transformer.
 
-```
-seq2seq translate --model FOLDER "The ball is blue."
-```
-
+{usage}
 ## Data
 
 25 pairs.
@@ -31,44 +28,26 @@ seq2seq translate --model FOLDER "The ball is blue."
 ## Recipe
 
 ```json
-{}
+{{}}
 ```
 """
+COMMAND = """```
+seq2seq translate --model FOLDER "The ball is blue."
+```
+"""
+PYTHON = """```python
+import another
+```
+"""
+MASKS = "another masks no strings, so addresses, placeholders and code may change; `seq2seq translate` keeps them.\n"
 
 
 def test_the_other_librarys_usage_takes_the_place_of_this_programs_command(tmp_path: Path):
     (tmp_path / "bundle").mkdir()
-    (tmp_path / "bundle" / "README.md").write_text(CARD)
-    write_card(tmp_path / "bundle", tmp_path, "another", "```python\nimport another\n```\n")
-    assert (
-        (tmp_path / "README.md").read_text()
-        == """---
-library_name: another
----
-
-# one: en→es translation
-
-An encoder–decoder Transformer.
-
-## Use with another
-
-```python
-import another
-```
-
-another masks no strings, so addresses, placeholders and code may change; `seq2seq translate` keeps them.
-
-## Data
-
-25 pairs.
-
-## Recipe
-
-```json
-{}
-```
-"""
-    )
+    (tmp_path / "bundle" / "README.md").write_text(CARD.format(library="seq2seq", usage=COMMAND))
+    write_card(tmp_path / "bundle", tmp_path, "another", PYTHON)
+    expected = CARD.format(library="another", usage=f"## Use with another\n\n{PYTHON}\n{MASKS}")
+    assert (tmp_path / "README.md").read_text() == expected
 
 
 def test_a_card_that_is_no_text_is_kept_as_far_as_it_is_text_and_an_endless_one_is_not_read(tmp_path: Path):
