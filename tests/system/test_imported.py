@@ -8,7 +8,6 @@ import pytest
 import torch
 from launcher import Launcher
 from small_run import RUN
-from torch.testing import assert_close
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -72,18 +71,6 @@ def test_the_journey_of_an_imported_model(workdir: Path, launcher: Launcher, mon
     seq2seq(monkeypatch, "shortlist", "--model", "runs/tuned", "--output", "some.shortlist")
     seq2seq(monkeypatch, "translate", "--model", "runs/tuned", "--input", "in.en", "--output", "short.es",
             "--shortlist", "some.shortlist", *limits)  # fmt: skip
-
-
-def test_resuming_a_run_on_imported_weights_gives_what_one_go_gives(workdir: Path, launcher: Launcher):
-    write_checkpoint(workdir / "hub", "tiny", is_separate=True, **SMALL)
-    settings = (*SHORT, "init=hub", "training.schedule=constant", "trainer.log_every=1")
-    assert launcher.train(*settings, "name=straight", cwd=workdir).status == 0
-    stopped = launcher.train(*settings, "name=parts", cwd=workdir, until="update 3")
-    assert stopped.status < 0, stopped.output
-    resumed = launcher.train("resume=runs/parts", cwd=workdir)
-    assert resumed.status == 0, resumed.output
-    weights = [load_bundle(workdir / f"runs/{name}/model").model.state_dict() for name in ("straight", "parts")]
-    assert_close(*weights, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("architecture", ["transformer", "recurrent"])

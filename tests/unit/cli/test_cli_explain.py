@@ -109,16 +109,3 @@ def test_a_model_without_attention_has_none_to_show(attend, tokenizer, tmp_path)
     assert status == 1
     assert err.startswith("error: this model has no attention to show: train one with it (model.attention=additive)")
     assert not folder.exists()
-
-
-@pytest.mark.parametrize(
-    ("file", "message"),
-    [("deep", "--output {folder} cannot be made: "), ("deep/out", "--output {folder} is a file: name a folder\n")],
-)
-def test_a_file_instead_of_the_folder_is_one_line_and_stays(attend, tmp_path, file, message):
-    (tmp_path / file).parent.mkdir(exist_ok=True)
-    (tmp_path / file).write_text("in the way")
-    (status, _, err), folder = attend()
-    assert status == 1
-    assert err.startswith("error: " + message.format(folder=folder))
-    assert (tmp_path / file).read_text() == "in the way"

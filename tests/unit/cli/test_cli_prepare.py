@@ -42,12 +42,6 @@ def test_prepare_tells_what_came_of_it_and_training_finds_it(
     assert seq2seq("prepare", *settings)[:2] == (0, out)
 
 
-def test_what_is_kept_of_overlap_is_told_once(seq2seq, settings: list[str]):
-    err = seq2seq("prepare", *settings, "data.remove_overlap=false")[2]
-    assert err.count("KEPT in training") == 2
-    assert len([line for line in err.splitlines() if "KEPT" in line and line.startswith("warning: ")]) == 2
-
-
 def test_text_for_fine_tuning_is_tokenised_by_the_bundle_s_tokenizer(seq2seq, settings: list[str], bundle_folder: Path):
     with_model = [*settings[:-1], f"init={bundle_folder}"]
     status, out, err = seq2seq("prepare", *with_model)

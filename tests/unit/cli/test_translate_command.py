@@ -33,28 +33,17 @@ def test_every_argument_is_a_sentence_and_gives_a_line(run, expected):
 
 def test_text_in_the_language_of_the_model_is_one_warning(run, tmp_path):
     spanish, english = "El perro de mi hermana está en la casa.", "The dog of my sister was at the door."
-    for name, text in (
-        ("in.txt", f"{spanish}\n"),
-        ("in.md", f"# Casa\n\n{spanish}\n\n{spanish}\n"),
-        ("in.en", english),
-    ):
+    texts = {"in.txt": f"{spanish}\n", "in.md": f"# Casa\n\n{spanish}\n\n{spanish}\n", "in.en": english}
+    for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    for words, stdin in (
-        ((spanish,), b""),
-        (("--input", tmp_path / "in.txt"), b""),
-        ((), spanish.encode()),
-        (("--input", tmp_path / "in.md", "--output", tmp_path / "out.md"), b""),
-    ):
-        status, _, err = run(*words, stdin=stdin)
-        message = (
-            f"the texts look like es, but the model translates en→es: check the text, .* \\(the first is '{spanish}'"
-        )
+    document = ("--input", tmp_path / "in.md", "--output", tmp_path / "out.md")
+    message = f"the texts look like es, but the model translates en→es: check the text, .* \\(the first is '{spanish}'"
+    for words in ((spanish,), ("--input", tmp_path / "in.txt"), (), document):
+        status, _, err = run(*words, stdin=b"" if words else spanish.encode())
         assert status == 0
         assert len(re.findall(message, err)) == 1
-    assert (
-        "the references look like en (the first is 'The dog"
-        in run("--input", tmp_path / "in.en", "--reference", tmp_path / "in.en")[2]
-    )
+    words = ("--input", tmp_path / "in.en", "--reference", tmp_path / "in.en")
+    assert "the references look like en (the first is 'The dog" in run(*words)[2]
     assert run(english)[2] == ""
 
 

@@ -63,15 +63,6 @@ def test_a_state_stays_as_it_was_when_others_continue_from_it(model: EncoderDeco
 
 
 @torch.no_grad()
-def test_a_limited_decoder_reads_and_predicts_indices(model: EncoderDecoder) -> None:
-    ids, src, last = torch.tensor([0, 3, 5, 8, 13, 21]), sources(), torch.tensor([2, 5, 3, 4])
-    decoder = TextbookDecoder(model)
-    limited = decoder.limited_to(ids)
-    logits, _ = limited.step(last, limited.encode(src))
-    assert_close(logits, decoder.step(ids[last], decoder.encode(src))[0][:, ids])
-
-
-@torch.no_grad()
 def test_an_ensemble_gives_the_mean_of_its_members_probabilities_and_attention() -> None:
     members = [make_transformer(scale=4, num_decoder_layers=layers).train() for layers in (1, 2)]
     src, tgt_in, ensemble = token_ids(2, 7), token_ids(2, 5), Ensemble(members)

@@ -25,7 +25,7 @@ from seq2seq.training.run_state import list_resumable
 
 
 class Payload:
-    """Creates a file when unpickled."""
+    """Creates a folder when unpickled."""
 
     def __init__(self, trace: Path) -> None:
         self.trace = trace

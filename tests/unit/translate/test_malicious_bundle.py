@@ -7,23 +7,13 @@ import resource
 import shutil
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from seq2seq.errors import UserError
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.translate.bundle import load_bundle
-
-
-class Payload:
-    """Creates a folder when unpickled."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.trace),)
+from tests.unit.training.test_malicious import Payload
 
 
 @pytest.fixture

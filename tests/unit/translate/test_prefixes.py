@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from echo import EchoModel, EchoState
@@ -15,6 +14,7 @@ from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Text
 from tests.thin import thin
+from tests.unit.searches import shortlist_of
 
 KINDS = {
     "greedy": {"beam": 1},
@@ -97,10 +97,6 @@ def test_a_shortlist_does_not_keep_a_translation_from_its_prefix(tokenizer, monk
     size = tokenizer.vocab_size
     (azul,) = (number for number in range(size) if tokenizer.tokens([number]) == ["▁azul"])
     for allowed, expected in (([0, 1, 2, 3, azul], "La bola es az azul"), ([0, 1, 2, 3], "La bola es az")):
-        by_frequency = np.array([*allowed, *(token for token in range(size) if token not in allowed)], np.int32)
-        offsets, none = np.zeros(size + 1, np.int64), np.empty(0, np.int32)
-        shortlist = Shortlist(
-            offsets, none, np.array(allowed, np.int32), by_frequency, Tokenizers.joint(tokenizer).digest
-        )
+        shortlist = shortlist_of(allowed, size, Tokenizers.joint(tokenizer).digest)
         translator = liking(tokenizer, "▁azul", shortlist)
         assert translator.translate([Text("The ball", "La bola es az")], max_length=14)[0].startswith(expected)

@@ -28,6 +28,7 @@ from tests.unit.searches import (
     assert_alike,
     random_model,
     search,
+    shortlist_of,
     sources,
 )
 
@@ -46,13 +47,6 @@ MODELS: dict[str, Callable[[], EncoderDecoder | Ensemble]] = {
 TEXTBOOK = [(model, "off") for model in MODELS]
 COMPILED = [("vaswani", "on"), ("modern", "on"), ("ensemble", "on")]
 SHORT = SearchConfig(beam=3, max_length_ratio=0.0, max_length_offset=8, batch_tokens=30)
-
-
-def shortlist_of(allowed: list[int]) -> Shortlist:
-    """Return a shortlist that allows every text the same ids, and nothing for the sources' own sake."""
-    by_frequency = np.array([*allowed, *(token for token in range(VOCAB_SIZE) if token not in allowed)], np.int32)
-    offsets, none = np.zeros(VOCAB_SIZE + 1, np.int64), np.empty(0, np.int32)
-    return Shortlist(offsets, none, np.array(allowed, np.int32), by_frequency, "")
 
 
 @pytest.mark.parametrize("name", thin(NAMES, ["beam", "rules", "prefix"]))

@@ -1,6 +1,5 @@
 """Several processes translate as one does, in order; what goes wrong in one is one line."""
 
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
@@ -10,7 +9,7 @@ import pytest
 from seq2seq.apps.distributed import processes
 from seq2seq.errors import UserError
 from seq2seq.settings.search import Compile
-from seq2seq.translate.translator import CHUNK_LINES, Translator
+from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import SearchEngine, SearchRequest, Text
 
 pytestmark = pytest.mark.slow  # a process needs seconds to begin
@@ -51,27 +50,6 @@ def test_a_mistake_found_in_a_process_is_told_as_it_is(translator: Translator) -
     texts = [Text(line) for line in LINES]
     with pytest.raises(UserError, match="the phrase ' ' is empty"):
         list(processes.stream(translator, texts, SearchRequest(settings=translator.search, banned=[" "]), 2))
-
-
-@pytest.mark.usefixtures("small_chunks")
-def test_a_broken_off_file_goes_on_with_several_processes(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source, out = tmp_path / "in.en", tmp_path / "out.es"
-    source.write_text("".join(f"{LINES[number % 4]}\n" for number in range(CHUNK_LINES + 5)))
-    command = ("--input", str(source), "--workers", "2", "--max-length", "3", "--beam", "1")
-    assert run(*command, "--output", str(tmp_path / "whole"))[0] == 0
-    stream = processes.stream
-
-    def broken(*arguments, **named) -> Iterator[object]:
-        for number, best in enumerate(stream(*arguments, **named)):
-            if number > CHUNK_LINES:
-                raise UserError("one of 2 processes died")
-            yield best
-
-    monkeypatch.setattr(processes, "stream", broken)
-    assert run(*command, "--output", str(out))[2] == "error: one of 2 processes died\n"
-    monkeypatch.setattr(processes, "stream", stream)
-    assert run(*command, "--output", str(out), "--resume")[0] == 0
-    assert out.read_bytes() == (tmp_path / "whole").read_bytes()
 
 
 def test_workers_are_for_the_lines_of_files_on_the_cpu(run, translator: Translator) -> None:

@@ -17,3 +17,9 @@ def golden() -> Translator:
 def untrained(bundle_folder: Path) -> Translator:
     """An untrained model: two decoder layers, post-norm, sinusoidal positions."""
     return Translator.load(bundle_folder, "cpu")
+
+
+@pytest.fixture(scope="module", params=["golden", "untrained"])
+def translator(request: pytest.FixtureRequest) -> Translator:
+    """Each of the two models."""
+    return request.getfixturevalue(request.param)

@@ -5,15 +5,9 @@ import pytest
 from seq2seq.apps.explain.steps import beam_steps
 from seq2seq.errors import UserError
 from seq2seq.settings.search import SearchConfig
-from seq2seq.translate.translator import Translator
 from tests.thin import thin
 
 TEXTS = ["The cat sees a blue ball.", "Ella ve.", "A dog has the milk!"]
-
-
-@pytest.fixture(scope="module", params=["golden", "untrained"])
-def translator(request) -> Translator:
-    return request.getfixturevalue(request.param)
 
 
 CHANGES = [{}, {"beam": 1}, {"length_penalty": 0.4, "beam": 4}, {"early_stopping": True}]

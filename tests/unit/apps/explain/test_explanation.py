@@ -21,11 +21,6 @@ from seq2seq.translate.types import Translation
 TEXT = "The cat sees a blue ball."
 
 
-@pytest.fixture(scope="module", params=["golden", "untrained"])
-def translator(request) -> Translator:
-    return request.getfixturevalue(request.param)
-
-
 def test_the_explanation_is_of_the_models_best_translation(translator):
     (best,) = translator.translate_nbest([TEXT], 1)[0]
     explanation = explain(translator, TEXT)

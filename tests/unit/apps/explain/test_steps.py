@@ -19,11 +19,6 @@ from seq2seq.translate.translator import Translator
 TEXT, TARGET = "The cat sees a blue ball.", "El gato ve una bola."
 
 
-@pytest.fixture(scope="module", params=["golden", "untrained"])
-def translator(request) -> Translator:
-    return request.getfixturevalue(request.param)
-
-
 def plain_steps(translator: Translator, target: str | None = TARGET, **head: Any) -> dict[str, Any]:
     """Return the JSON values of one head's steps."""
     return head_steps(translator, make_subject(translator, TEXT, target), **head).to_plain()
