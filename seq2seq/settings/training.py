@@ -38,7 +38,7 @@ class ModifiersConfig:
     numbers: float = 6.0  # weight: other numbers
     dates: float = 4.0  # weight: a date, for languages whose months are known
     typos: float = 6.0  # weight: typing errors in the source, one and one more for every ten words
-    repeats: float = 3.0  # weight: a word of the source several times, or a pair of few words on both sides
+    repeats: float = 0.0  # weight: a word of the source several times, or a pair of few words on both sides
 
     def __post_init__(self) -> None:
         require(0 <= self.share <= 1, f"training.modifiers.share={self.share} must be in [0, 1]")

@@ -97,8 +97,13 @@ def require_same_run(folder: Path, then: Mapping[str, Any], now: Mapping[str, An
         )
     for key in then["settings"].keys() | now["settings"].keys():
         old, new = then["settings"].get(key), now["settings"].get(key)
-        if old != new:
+        if _set_values(old) != _set_values(new):
             raise UserError(
                 f"resume={folder}: {key}={new} would make other batches than {key}={old}, with which the run began: "
                 "leave it out, or start a new run"
             )
+
+
+def _set_values(value: Any) -> Any:
+    """Return a value; of a section, the values that are set: an earlier version may lack a setting, or have one more."""
+    return {key: inner for key, inner in value.items() if inner} if isinstance(value, dict) else value

@@ -56,11 +56,7 @@ def summary_table(
         ("text", _text(data), _TEXT),
         ("pairs", _pairs(config, data), (*_TEXT, "data.validation", "data.test", "data.held_out")),
         ("example", escape(example_pair(data)), _TEXT),
-        (
-            "vocabulary",
-            _vocabulary(config, data),
-            ("tokenizer.type", "tokenizer.vocab_size", "tokenizer.model"),
-        ),
+        ("vocabulary", _vocabulary(config, data), ("tokenizer.type", "tokenizer.vocab_size", "tokenizer.model")),
         ("model", _model(config, parameters), ("model",)),
         ("dropout", f"{config.model.dropout:g}", ("model.dropout",)),
         ("device", _device(config, hardware), _DEVICE),

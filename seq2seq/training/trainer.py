@@ -30,11 +30,7 @@ def make_trainer(
     With updates_per_epoch the log counts epochs; callbacks are the user's.
     """
     settings = config.trainer
-    for message in (
-        ".*does not have many workers.*",
-        ".*treespec, LeafSpec.*",
-        ".*number of training batches.*",
-    ):
+    for message in (".*does not have many workers.*", ".*treespec, LeafSpec.*", ".*number of training batches.*"):
         warnings.filterwarnings("ignore", message)
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -74,3 +74,9 @@ def test_a_setting_that_would_make_other_batches_is_refused(key: str, changes: d
     then, now = describe_run(Config(), {}), describe_run(Config(**changes), {})
     with pytest.raises(UserError, match=rf"resume=r: {key}=.* would make other batches than {key}="):
         require_same_run(Path("r"), then, now)
+
+
+def test_a_setting_that_a_later_version_added_and_that_is_off_makes_the_same_batches() -> None:
+    then = describe_run(Config(), {})
+    del then["settings"]["training.modifiers"]["repeats"]
+    require_same_run(Path("r"), then, describe_run(Config(), {}))
