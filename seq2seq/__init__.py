@@ -12,17 +12,19 @@ from seq2seq.errors import UserError
 if TYPE_CHECKING:
     from seq2seq.apps.pipeline import pipeline
     from seq2seq.apps.train import train
+    from seq2seq.settings.extensions import register
     from seq2seq.text.glossary import Glossary
     from seq2seq.translate.translator import Translator
     from seq2seq.translate.types import Text
 
 __version__ = "0.1.0"
-__all__ = ["Glossary", "Text", "Translator", "UserError", "__version__", "pipeline", "train"]
+__all__ = ["Glossary", "Text", "Translator", "UserError", "__version__", "pipeline", "register", "train"]
 _HOMES = {
     "Glossary": "seq2seq.text.glossary",
     "Text": "seq2seq.translate.types",
     "Translator": "seq2seq.translate.translator",
     "pipeline": "seq2seq.apps.pipeline",
+    "register": "seq2seq.settings.extensions",
     "train": "seq2seq.apps.train",
 }
 

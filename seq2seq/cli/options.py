@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.describe import field_comments
+from seq2seq.settings.extensions import load_extensions
 from seq2seq.settings.search import Compile, SearchConfig
 
 FILES, SEARCH, DRAWING, WANTED = "Input and output", "Search", "Sampling and choice", "Required and forbidden phrases"
@@ -79,6 +80,10 @@ Device = Annotated[str, search(help="Device: cpu, cuda, cuda:N, or auto: a GPU i
 Reference = Annotated[Path | None, scoring(help="Reference translations, one per line: score with BLEU, chrF++, TER.")]
 TestSet = Annotated[str | None, scoring(help="Public test set by its sacreBLEU name, such as wmt13.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OTHER)]
+Extension = Annotated[
+    list[str] | None,
+    typer.Option(metavar="MODULE", help="Python module that registers own parts.", rich_help_panel=OTHER),
+]
 NewFolder = Annotated[Path, typer.Option("--output", help="Folder to make.")]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="SETTING", help="group=option or key=value, as for train.py.")
@@ -105,7 +110,7 @@ class EngineChoice:
 
 
 class Application(typer.Typer):
-    """Commands whose help is their docstring; every command has the option --debug, which `cli.main` reads."""
+    """Commands whose help is their docstring; every command has --extension, and --debug, which `cli.main` reads."""
 
     def __init__(self, help_text: str | None, *, no_args_is_help: bool = True, name: str | None = None) -> None:
         super().__init__(
@@ -121,13 +126,18 @@ class Application(typer.Typer):
         """Add a command; each paragraph of its docstring becomes one line, which the terminal wraps."""
 
         def add(command: Command) -> Command:
-            def without_debug(*, debug: bool, **arguments: Any) -> None:
+            def with_extensions(*, debug: bool, extension: list[str] | None, **arguments: Any) -> None:
+                load_extensions(extension or ())
                 command(**arguments)
 
             help_text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(command) or "")
-            debug = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
-            with_debug = with_parameters(command, without_debug, [debug])
-            return super(Application, self).command(name, help=help_text, **settings)(with_debug)
+            of_all = {"debug": (False, Debug), "extension": (None, Extension)}
+            added = [
+                inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+                for option, (default, kind) in of_all.items()
+            ]
+            whole = with_parameters(command, with_extensions, added)
+            return super(Application, self).command(name, help=help_text, **settings)(whole)
 
         return add
 

@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from seq2seq.data.formats import Pair
+from seq2seq.settings.extensions import MODIFIERS, part_of
 from seq2seq.settings.training import ModifiersConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.vocabulary import Tokenizers
@@ -305,7 +306,9 @@ class Modifiers:
         src, tgt = (LANGUAGES.get(code.partition("-")[0], Language()) for code in codes)
         self._languages, self._words = (src, tgt), (tokenizers.source.words, tokenizers.target.words)
         self._symbols = tokenizers.source.user_symbols
-        self._sums = list(accumulate(getattr(config, name) for name in FAMILIES))
+        weights = {name: getattr(config, name) for name in FAMILIES} | config.own
+        self._families = [FAMILIES.get(name) or part_of(MODIFIERS, name) for name in weights]
+        self._sums = list(accumulate(weights.values()))
 
     def modify(self, pair: Pair, other: Pair, rng: random.Random) -> Pair:
         """Return the pair in an unusual form, or the pair itself if the drawn family has none for it.
@@ -315,7 +318,7 @@ class Modifiers:
         (src_tags, src), (tgt_tags, tgt), (_, other_src), (_, other_tgt) = map(self._split, (*pair, *other))
         if self._symbols and any(word in self._symbols for word in f"{src} {tgt} {other_src} {other_tgt}".split()):
             return pair
-        (family,) = rng.choices(list(FAMILIES.values()), cum_weights=self._sums)
+        (family,) = rng.choices(self._families, cum_weights=self._sums)
         changed = family((src, tgt), Draw(rng, (other_src, other_tgt), self._languages, self._words))
         if changed is None or not all(changed):
             return pair

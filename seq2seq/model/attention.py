@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seq2seq.model.kernels import uses_fused_kernel
+from seq2seq.model.kernels import Weights, uses_fused_kernel
 from seq2seq.model.positions import rotate
 
 
@@ -48,15 +48,16 @@ def attend(
     memory: KeysValues,
     mask: Bool[Tensor, "#n 1 #t s"] | None = None,
     dropout: float = 0.0,
+    weights_of: Weights | None = None,
 ) -> Float[Tensor, "n h t c"]:
     """Return each query's weighted sum of the values: softmax(Q Kᵀ / √c) V (Vaswani et al. 2017, eq. 1).
 
-    dropout is the share of weights dropped. Both branches compute the same; `uses_fused_kernel` names the faster one,
-    and the second one for other weights than softmax.
+    dropout is the share of weights dropped; weights_of computes others than `attention_weights`. Both branches compute
+    the same; `uses_fused_kernel` names the faster one, and the second one for other weights than softmax.
     """
-    if uses_fused_kernel(queries, memory.keys, attention_weights):
+    if weights_of is None and uses_fused_kernel(queries, memory.keys, attention_weights):
         return F.scaled_dot_product_attention(queries, *memory, mask, dropout_p=dropout)
-    weights = attention_weights(queries, memory.keys, mask)
+    weights = (weights_of or attention_weights)(queries, memory.keys, mask)
     return F.dropout(weights, dropout) @ memory.values
 
 
@@ -96,8 +97,15 @@ class MultiHeadAttention(nn.Module):
         query may attend to; None: all.
         """
         queries = self.queries(x.reshape(len(memory.keys), -1, x.shape[-1]), rotation)
-        context = attend(queries, memory, mask, self.dropout if self.training else 0.0)
+        own = None if type(self).weights_of is MultiHeadAttention.weights_of else self.weights_of
+        context = attend(queries, memory, mask, self.dropout if self.training else 0.0, own)
         return self.out_proj(context.transpose(1, 2).reshape(x.shape))
+
+    def weights_of(
+        self, queries: Float[Tensor, "n h t c"], keys: Float[Tensor, "n h s c"], mask: Bool[Tensor, "#n 1 #t s"] | None
+    ) -> Float[Tensor, "n h t s"]:
+        """Return `attention_weights`; a subclass may have other weights."""
+        return attention_weights(queries, keys, mask)
 
     def _by_head(
         self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t 1 c"] | None = None

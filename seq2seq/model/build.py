@@ -11,6 +11,7 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.model.variants.ablations import ablate
 from seq2seq.model.variants.recurrent.network import Recurrent
+from seq2seq.settings.extensions import ARCHITECTURE, registered
 from seq2seq.settings.model import ModelConfig
 
 
@@ -19,10 +20,10 @@ def build_model(config: ModelConfig, vocab_size: int, source_vocab_size: int | N
 
     Without source_vocab_size, sources have the ids of targets.
     """
-    if config.architecture == "recurrent":
-        model: EncoderDecoder = Recurrent(config, vocab_size, source_vocab_size)
-    else:
-        model = ablate(Transformer(config, vocab_size, source_vocab_size))
+    networks = {"transformer": Transformer, "recurrent": Recurrent, **registered(ARCHITECTURE)}
+    model = networks[config.architecture](config, vocab_size, source_vocab_size)
+    if isinstance(model, Transformer):
+        ablate(model)
     model.reset_parameters()
     return model
 

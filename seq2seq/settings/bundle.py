@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError, shorten
 from seq2seq.settings.checks import check_ranges, require
+from seq2seq.settings.extensions import WAY_OUT
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 
@@ -165,7 +166,8 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         search = config_from_plain(SearchConfig, search)
         return values, BundleConfig(model, search, *languages, length, calibration)
     except UserError as error:
-        raise UserError(f"{path} is damaged: {shorten(error)}") from error
+        is_damaged = WAY_OUT not in str(error)
+        raise UserError(f"{path}{' is damaged' if is_damaged else ''}: {shorten(error)}") from error
 
 
 def _read_calibration(path: Path, values: object) -> Calibration | None:

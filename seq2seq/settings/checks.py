@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from seq2seq.errors import UserError
+from seq2seq.settings.extensions import PARTS, WAY_OUT, registered
 from seq2seq.settings.rules import AUTO
 
 # Types of settings that may be `auto`. For type checkers they are numbers: a run that has begun replaced all `auto`.
@@ -36,10 +37,11 @@ def require_at_least(key: str, value: float | int, minimum: float | int) -> None
 
 
 def check_choices(section: str, settings: object, **choices: tuple[str, ...]) -> None:
-    """Refuse values of settings that are not among their choices."""
-    for name, known in choices.items():
-        value = getattr(settings, name)
-        require(value in known, f"{section}{name}={value} is not known: choose one of {', '.join(known)}")
+    """Refuse values of settings that are neither among their choices nor registered for them."""
+    for name, own in choices.items():
+        value, key = getattr(settings, name), section + name
+        known = ", ".join((*own, *registered(key))) + (f", {WAY_OUT}" if key in PARTS else "")
+        require(value in own or value in registered(key), f"{key}={value} is not known: choose one of {known}")
 
 
 def check_ranges(section: str, settings: object, **ranges: tuple[float | int, float | int]) -> None:

@@ -24,6 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 from seq2seq.errors import UserError, shorten
 from seq2seq.settings.bundle import first_line
 from seq2seq.settings.config import Config, flatten
+from seq2seq.settings.extensions import load_extensions
 from seq2seq.settings.missing_packages import train_command
 from seq2seq.settings.rules import AUTO
 
@@ -51,7 +52,7 @@ _ELSEWHERE = {  # settings, and what other toolkits call them
     "resume": ("ckpt_path", "resume_from_checkpoint"),
 }
 _ONE_FILE = re.compile(
-    r"""(data\.(?:train|validation|test|held_out_from))=(\s*[^\s\[\]$,'"][^\[\]$,'"]*|'[^']*'|"[^"]*")"""
+    r"""(extensions|data\.(?:train|validation|test|held_out_from))=(\s*[^\s\[\]$,'"][^\[\]$,'"]*|'[^']*'|"[^"]*")"""
 )
 # what Hydra and OmegaConf say: that there is no such key, which key it is, and of a value and its override
 _UNKNOWN = re.compile(r"Key '.*' (?:not in '|is not in struct)")
@@ -72,7 +73,7 @@ def register_schema() -> None:
     # of conf/hydra/launcher/slurm.yaml
     OmegaConf.register_new_resolver("or_one", lambda value: 1 if value == AUTO else value, replace=True)
     schema = OmegaConf.structured(Config)
-    for mapping in (schema.data.weights, schema.data.hub_splits):
+    for mapping in (schema.data.weights, schema.data.hub_splits, schema.training.modifiers.own):
         OmegaConf.set_struct(mapping, False)  # the user chooses their keys
     store = ConfigStore.instance()
     if "schema.yaml" not in store.repo:
@@ -120,6 +121,7 @@ def checked_config(cfg: DictConfig, choices: Mapping[str, Any]) -> Config:
             cfg.name = "${experiment_name}-${seed}"
     except OmegaConfBaseException as error:
         raise UserError(first_line(error)) from error
+    load_extensions(cfg.extensions)
     config = from_hydra(cfg)
     _require_bundled(config)
     return config

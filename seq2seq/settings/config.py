@@ -33,6 +33,8 @@ class Config:
     # folder, or a name on its hub, such as Helsinki-NLP/opus-mt-en-es); null: random weights
     init: str | None = None
     resume_lr: float | None = None  # with resume: the new peak learning rate; null: training.learning_rate
+    # modules that register own parts (docs/extensions.md); resume= and translate.py need them named again
+    extensions: list[str] = field(default_factory=list)
     analyse: bool = False  # at the end, write what is wrong with the test translations to analysis/ in the run's folder
     experiment_name: str | None = None  # in names of folders and in reports; null: the experiment's name, or the text's
     data: DataConfig = field(default_factory=DataConfig)

@@ -13,6 +13,7 @@ from seq2seq.errors import UserError, shorten
 from seq2seq.settings.bundle import RETIRED, first_line
 from seq2seq.settings.compose import from_hydra, one_line, parse
 from seq2seq.settings.config import Config
+from seq2seq.settings.extensions import load_extensions
 from seq2seq.settings.rules import AUTO
 
 _MAX_YAML = 1_000_000  # bytes
@@ -62,7 +63,9 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
     except (OmegaConfBaseException, yaml.YAMLError, ValueError, OSError, RecursionError) as error:
         raise UserError(f"{path}: {shorten(first_line(error))}") from error
     assert isinstance(saved, DictConfig)
+    saved.extensions = []  # nothing is imported because a file says so
     _change(saved, overrides)
+    load_extensions(saved.extensions)
     saved.resume = folder
     config = from_hydra(saved)
     if config.resume_lr is not None:

@@ -16,7 +16,8 @@ OF_RECURRENT = {"attention"}  # the others are the Transformer's
 class ModelConfig:
     """The network's sizes and style; defaults are the base Transformer as published (Vaswani et al. 2017)."""
 
-    # transformer | recurrent: LSTMs, which the Transformer replaced (docs/recurrent.md)
+    # transformer | recurrent: LSTMs, which the Transformer replaced (docs/recurrent.md) | a registered network, which
+    # has the Transformer's settings (docs/extensions.md)
     architecture: str = "transformer"
     attention: str = "additive"  # attention to the source, for architecture=recurrent only: additive | none
     d_model: int = 512  # width of every residual stream
@@ -72,7 +73,7 @@ class ModelConfig:
         for key in DROPOUTS:
             value = getattr(self, key)
             require(value == AUTO or value < 1, f"model.{key}={value} must be in [0, 1)")
-        if self.architecture != "transformer":
+        if self.architecture == "recurrent":
             return
         require(
             self.d_model % self.num_heads == 0,

@@ -1,11 +1,12 @@
 """Settings of where and how long training runs, and where its numbers are shown: `trainer` and `logger`."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from seq2seq.errors import UserError
 from seq2seq.settings.checks import BoolOrAuto, IntOrAuto, check_choices, check_ranges, require
+from seq2seq.settings.extensions import CALLBACKS, part_of
 from seq2seq.settings.rules import AUTO
 
 
@@ -33,6 +34,7 @@ class TrainerConfig:
     keep_last: int = 1  # number of latest checkpoints kept, besides the best checkpoints (training.keep_best)
     log_every: int = 50  # updates between two lines of the log, and between two points of the curves
     progress_bar: bool = True  # show a progress bar if stderr is a terminal
+    callbacks: list[str] = field(default_factory=list)  # registered callbacks (docs/extensions.md)
 
     def __post_init__(self) -> None:
         check_choices(
@@ -49,6 +51,8 @@ class TrainerConfig:
             self.checkpoint_minutes is None or 0 < self.checkpoint_minutes < math.inf,
             f"trainer.checkpoint_minutes={self.checkpoint_minutes} must be greater than 0 (or null)",
         )
+        for name in self.callbacks:
+            part_of(CALLBACKS, name)
         self.duration()
 
     def duration(self) -> timedelta | None:

@@ -4,7 +4,15 @@ import math
 import sys
 from dataclasses import dataclass, field
 
-from seq2seq.settings.checks import IntOrAuto, NumberOrAuto, check_choices, check_ranges, require
+from seq2seq.settings.checks import (
+    IntOrAuto,
+    NumberOrAuto,
+    check_choices,
+    check_ranges,
+    require,
+    require_at_least,
+)
+from seq2seq.settings.extensions import MODIFIERS, part_of
 from seq2seq.settings.rules import AUTO
 
 
@@ -39,13 +47,17 @@ class ModifiersConfig:
     dates: float = 4.0  # weight: a date, for languages whose months are known
     typos: float = 6.0  # weight: typing errors in the source, one and one more for every ten words
     repeats: float = 0.0  # weight: a word of the source several times, or a pair of few words on both sides
+    own: dict[str, float] = field(default_factory=dict)  # weights of registered families by name (docs/extensions.md)
 
     def __post_init__(self) -> None:
         require(0 <= self.share <= 1, f"training.modifiers.share={self.share} must be in [0, 1]")
-        weights = {name: value for name, value in vars(self).items() if name != "share"}
+        weights = {name: value for name, value in vars(self).items() if name not in ("share", "own")}
         check_ranges("training.modifiers.", self, **dict.fromkeys(weights, (0, sys.float_info.max)))
+        for name, weight in self.own.items():
+            part_of(MODIFIERS, name)
+            require_at_least(f"{MODIFIERS}.{name}", weight, 0)
         require(
-            self.share == 0 or any(weights.values()),
+            self.share == 0 or any((*weights.values(), *self.own.values())),
             f"training.modifiers.share={self.share} needs a family whose weight is above 0: all are 0",
         )
 

@@ -105,5 +105,5 @@ def require_same_run(folder: Path, then: Mapping[str, Any], now: Mapping[str, An
 
 
 def _set_values(value: Any) -> Any:
-    """Return a value; of a section, the values that are set: an earlier version may lack a setting, or have one more."""
+    """Return a value; of a section, the values that are set: another version may lack a setting that is off."""
     return {key: inner for key, inner in value.items() if inner} if isinstance(value, dict) else value

@@ -14,6 +14,7 @@ from torch import Tensor
 from seq2seq.data.batching import Batch
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.extensions import OPTIMIZER, SCHEDULE, part_of, registered
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO, LONGEST_WARMUP, WARMUP
 from seq2seq.settings.training import TrainingConfig
@@ -157,6 +158,8 @@ class TranslationModule(L.LightningModule):
         decayed = [p for p in parameters if p.ndim > 1 and id(p) not in embeddings]
         others = [p for p in parameters if p.ndim <= 1 or id(p) in embeddings]
         groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        if config.optimizer in registered(OPTIMIZER):
+            return part_of(OPTIMIZER, config.optimizer)(groups, config)
         betas = (config.betas[0], config.betas[1])
         settings: dict[str, Any] = {"lr": config.learning_rate, "betas": betas, "eps": config.eps, "fused": True}
         if config.optimizer == "adamw":
@@ -257,6 +260,8 @@ def _decay(config: TrainingConfig, step: int, progress: float) -> float:
     """Return the learning rate after the warm-up, as a share of its peak."""
     if config.schedule == "constant":
         return 1.0
+    if config.schedule in registered(SCHEDULE):
+        return float(part_of(SCHEDULE, config.schedule)(step, progress))
     is_auto = config.warmup_steps == AUTO
     steps = min(WARMUP / progress * step, LONGEST_WARMUP) if is_auto else config.warmup_steps
     if config.schedule == "inverse_sqrt":

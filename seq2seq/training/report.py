@@ -24,7 +24,6 @@ from seq2seq.training.run_files import read_metrics, write_text
 from seq2seq.translate.bundle import example
 
 log = logging.getLogger(__name__)
-NETWORKS = {"transformer": "An encoder–decoder Transformer", "recurrent": "A recurrent encoder–decoder (LSTM)"}
 LICENCE_NOTE = "The weights may be used under the terms of the texts they were trained on."
 
 _TEXT = ("data.train", "data.hub", "data.root", "data.src_lang", "data.tgt_lang", "data.languages")
@@ -238,6 +237,12 @@ tags: [translation, {architecture}]
 """
 
 
+def network(architecture: str) -> str:
+    """Return the words for a network at the beginning of a sentence."""
+    names = {"transformer": "An encoder–decoder Transformer", "recurrent": "A recurrent encoder–decoder (LSTM)"}
+    return names.get(architecture, f"A network of an extension ({architecture})")
+
+
 def model_card(
     config: Config,
     facts: Mapping[str, Any],
@@ -268,7 +273,7 @@ def model_card(
     return f"""{front_matter(src, tgt, config.model.architecture)}
 # {config.name}: {src}→{tgt} translation
 
-{NETWORKS[config.model.architecture]} of {facts["parameters"]:,} parameters, trained by `seq2seq` {facts["version"]}.
+{network(config.model.architecture)} of {facts["parameters"]:,} parameters, trained by `seq2seq` {facts["version"]}.
 
 ```
 seq2seq translate --model FOLDER "{example(src)}"

@@ -10,6 +10,7 @@ import lightning as L
 
 from seq2seq.data.dataset import PreparedData
 from seq2seq.settings.config import Config
+from seq2seq.settings.extensions import CALLBACKS, part_of
 from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoint_io import DurableIO
 from seq2seq.training.loggers import make_loggers
@@ -30,6 +31,7 @@ def make_trainer(
     With updates_per_epoch the log counts epochs; callbacks are the user's.
     """
     settings = config.trainer
+    own = [part_of(CALLBACKS, name)(config) for name in settings.callbacks]
     for message in (".*does not have many workers.*", ".*treespec, LeafSpec.*", ".*number of training batches.*"):
         warnings.filterwarnings("ignore", message)
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
@@ -48,7 +50,7 @@ def make_trainer(
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=settings.log_every,
-        callbacks=[*make_callbacks(config, folder, data, record, updates_per_epoch), *callbacks],
+        callbacks=[*make_callbacks(config, folder, data, record, updates_per_epoch), *own, *callbacks],
         plugins=[DurableIO()],
         logger=make_loggers(config, folder),
         use_distributed_sampler=False,

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq.model import attention
 from seq2seq.model.attention import KeysValues, MultiHeadAttention
 
 
@@ -53,7 +52,7 @@ class AttentionCall:
         """Return the weight of each key for each query, in float32 and without dropout."""
         queries = self.queries()
         with torch.autocast(queries.device.type, enabled=False):
-            return attention.attention_weights(queries.float(), self.memory.keys.float(), self.mask)
+            return self.attention.weights_of(queries.float(), self.memory.keys.float(), self.mask)
 
 
 @contextmanager

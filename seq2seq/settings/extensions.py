@@ -1,0 +1,69 @@
+"""Own parts of a model and of training: modules that the user names register them under values of settings."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from seq2seq.errors import UserError
+
+ARCHITECTURE, OPTIMIZER, SCHEDULE = "model.architecture", "training.optimizer", "training.schedule"
+MODIFIERS, CALLBACKS = "training.modifiers.own", "trainer.callbacks"
+PARTS: dict[str, dict[str, Any]] = {key: {} for key in (ARCHITECTURE, OPTIMIZER, SCHEDULE, MODIFIERS, CALLBACKS)}
+WAY_OUT = "or name the module that registers it, by extensions=[MODULE] or --extension MODULE"
+_NAMED = "SEQ2SEQ_EXTENSIONS"  # environment variable: the modules, for processes that start later
+_Part = TypeVar("_Part", bound=Callable[..., Any])
+
+
+def register(setting: str, name: str) -> Callable[[_Part], _Part]:
+    """Register the decorated class or function under a name, which the setting then accepts (docs/extensions.md).
+
+    Raises:
+        KeyError: the setting takes no parts; PARTS has the settings that do.
+    """
+
+    def add(part: _Part) -> _Part:
+        PARTS[setting][name] = part
+        return part
+
+    return add
+
+
+def registered(setting: str) -> dict[str, Any]:
+    """Return the parts that are registered for a setting, by name; none for a setting that takes no parts."""
+    load_extensions(os.environ.get(_NAMED, "").split())
+    return PARTS.get(setting, {})
+
+
+def part_of(setting: str, name: str) -> Any:
+    """Return a registered part.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    if name not in (parts := registered(setting)):
+        raise UserError(f"{setting}: {name} is not known: choose one of {', '.join(parts) or 'none'}, {WAY_OUT}")
+    return parts[name]
+
+
+def load_extensions(modules: Iterable[str]) -> None:
+    """Import modules of the working directory or of packages; processes that start later import them, too.
+
+    Raises:
+        UserError: there is no such module.
+    """
+    for module in modules:
+        if module in sys.modules:
+            continue
+        sys.path.append(str(Path.cwd()))
+        try:
+            import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+            raise UserError(f"extensions: neither {Path.cwd()} nor a package has the module {module}") from error
+        finally:
+            sys.path.pop()
+        os.environ[_NAMED] = f"{os.environ.get(_NAMED, '')} {module}".strip()

@@ -1,0 +1,111 @@
+"""Own parts: a module that the user names registers them, and nothing else imports it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from launcher import Launcher
+from small_run import BASE, fails_in_one_line, last_weights, logged
+
+from examples.relative_bias import RelativeAttention
+from seq2seq.model.build import build_model
+from seq2seq.settings.model import ModelConfig
+from seq2seq.text.tokenizer import PAD
+
+pytestmark = pytest.mark.system
+REPOSITORY = Path(__file__).parents[2]
+
+PARTS = """
+import torch
+from lightning import Callback
+from seq2seq import register
+
+@register("training.optimizer", "sgd")
+def make_sgd(groups, config):
+    return torch.optim.SGD(groups, lr=config.learning_rate)
+
+@register("training.schedule", "halves")
+def halve(step, progress):
+    return 0.5 ** (step // 2)
+
+@register("training.modifiers.own", "shout")
+def shout(pair, draw):
+    return pair[0] + "!", pair[1] + "!"
+
+@register("trainer.callbacks", "notes")
+class Notes(Callback):
+    def __init__(self, config):
+        self.name = config.name
+
+    def on_train_end(self, trainer, module):
+        with open("notes", "a") as file:
+            print(self.name, trainer.global_step, file=file)
+"""
+OWN = (
+    *BASE, "extensions=my_parts", "training.optimizer=sgd", "training.schedule=halves", "training.warmup_steps=0",
+    "training.learning_rate=0.1", "trainer.callbacks=[notes]", "training.modifiers.share=0.5",
+    "training.modifiers.own.shout=9", "data.block=40",
+)  # fmt: skip
+
+
+def test_an_optimizer_a_schedule_a_modifier_and_a_callback_of_ones_own(launcher: Launcher, workdir: Path) -> None:
+    fails_in_one_line(launcher.train(*OWN, cwd=workdir), "nor a package has the module my_parts")
+    (workdir / "my_parts.py").write_text(PARTS)
+    for name, steps in (("whole", 7), ("parts", 4)):
+        assert launcher.train(*OWN, f"name={name}", f"trainer.max_steps={steps}", cwd=workdir).status == 0
+    more = ("resume=runs/parts", "trainer.max_steps=7")
+    fails_in_one_line(launcher.train(*more, cwd=workdir), r"not known: .* extensions=\[MODULE\]")
+    assert launcher.train(*more, "extensions=my_parts", cwd=workdir).status == 0
+    rates = [0.1 * 0.5 ** (step // 2) for step in range(7)]
+    assert [float(rate) for _, _, rate in logged(workdir / "runs/whole", "learning_rate")] == pytest.approx(rates)
+    assert (workdir / "notes").read_text().splitlines() == ["whole 7", "parts 4", "parts 7"]
+    weights = [last_weights(workdir / "runs" / name)["state_dict"] for name in ("whole", "parts")]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+
+def test_a_network_of_ones_own_is_trained_and_translates_and_is_explained(launcher: Launcher, workdir: Path) -> None:
+    network = ("extensions=examples.relative_bias", "model.architecture=relative_bias", "model.positions=none")
+    assert launcher.train(*BASE, *network, "name=own", "trainer.max_steps=3", cwd=workdir).status == 0
+
+    def run(command: str, *options: str) -> subprocess.CompletedProcess[str]:
+        program = (
+            sys.executable,
+            "-c",
+            "from seq2seq.cli import main; main()",
+            command,
+            "--model",
+            "runs/own",
+            "A cat.",
+        )
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        return subprocess.run((*program, *options), cwd=workdir, env=environment, capture_output=True, text=True)
+
+    assert re.fullmatch("error: .*relative_bias is not known: .* --extension MODULE\n", run("translate").stderr)
+    named = ("--extension", "examples.relative_bias")
+    assert run("translate", *named).returncode == 0
+    assert run("attend", *named, "--output", "pictures").returncode == 0
+    assert any((workdir / "pictures").iterdir())
+
+
+def test_weights_of_ones_own_are_searched_step_by_step_and_shown() -> None:
+    torch.manual_seed(1)
+    config = ModelConfig(architecture="relative_bias", positions="none", d_model=16, num_heads=2, d_ff=32)
+    model = build_model(config, 40).eval()
+    own = [module for module in model.modules() if isinstance(module, RelativeAttention)]
+    for module in own:
+        torch.nn.init.normal_(module.bias)
+    src, tgt = torch.randint(4, 40, (2, 9)), torch.randint(4, 40, (2, 5))
+    src[1, 6:] = PAD
+    state, steps = model.encode(src), []
+    for token in tgt.unbind(1):
+        logits, state = model.decode(token[:, None], state)
+        steps.append(logits)
+    torch.testing.assert_close(torch.cat(steps, 1), model.logits(model(src, tgt)))
+    weights = model.traced(src, tgt).encoder[0]
+    assert not weights[1, :, :, 6:].any()
+    torch.nn.init.zeros_(own[0].bias)
+    assert not torch.allclose(weights, model.traced(src, tgt).encoder[0], atol=0.01)
