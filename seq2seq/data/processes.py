@@ -11,12 +11,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from functools import partial
 from itertools import cycle
-from multiprocessing import get_context, resource_tracker
-from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from multiprocessing import get_context, parent_process, resource_tracker
+from typing import Any, TypeVar, cast
 
 from seq2seq.errors import UserError
 
@@ -109,9 +107,8 @@ class _Pool:
         self, size: int, begin: Callable[[], object] | None, ignored: Sequence[int] = (signal.SIGINT,)
     ) -> None:
         context = get_context("spawn")  # a forked process would inherit locks of this process's threads
-        watched, self._lifeline = context.Pipe(duplex=False)
         self._stopping = context.Event()
-        self._executor = ProcessPoolExecutor(size, context, _start, (watched, self._stopping, begin, ignored))
+        self._executor = ProcessPoolExecutor(size, context, _start, (self._stopping, begin, ignored))
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> "Future[Result]":
         """Call a function of a module in one of the processes; return the future result.
@@ -132,7 +129,6 @@ class _Pool:
         """
         self._stopping.set()
         self._executor.shutdown(cancel_futures=True)
-        self._lifeline.close()
 
 
 def is_stopping() -> bool:
@@ -147,7 +143,7 @@ def _unless_stopping(function: Callable[..., Any], arguments: tuple[Any, ...]) -
     return None if is_stopping() else function(*arguments)
 
 
-def _start(lifeline: Connection, stopping: Any, begin: Callable[[], object] | None, ignored: Sequence[int]) -> None:
+def _start(stopping: Any, begin: Callable[[], object] | None, ignored: Sequence[int]) -> None:
     """Prepare a process of a pool: ignore signals, call begin, and end when the first process ends."""
     global _stopping
     _stopping = stopping
@@ -158,8 +154,7 @@ def _start(lifeline: Connection, stopping: Any, begin: Callable[[], object] | No
         begin()
 
     def watch() -> None:
-        with suppress(EOFError, OSError):
-            lifeline.recv()  # nothing is ever sent: it returns when the other end is closed or its process has ended
+        cast(Any, parent_process()).join()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
