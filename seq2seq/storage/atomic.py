@@ -47,7 +47,8 @@ def claimed(output: Path, *, inside: bool = False, is_writer: bool = True) -> It
                 _remove(left)
         yield work
     except OSError as error:  # a write to a full disk names no file
-        error.filename = error.filename or str(output)
+        if error.errno and not error.filename:  # else its text, as of a library, says what is wrong
+            error.filename = str(output)
         raise
     finally:
         unlock(work / _LOCK, remove=True)
@@ -122,15 +123,16 @@ def _keep_others(folder: Path, draft: Path, own: Collection[str]) -> None:
         if path.name in own:
             continue
         if path.is_dir() and not path.is_symlink():
-            shutil.copytree(path, draft / path.name, symlinks=True, copy_function=_link)
+            shutil.copytree(path, draft / path.name, symlinks=True, copy_function=link_or_copy)
         else:
-            _link(path, draft / path.name)
+            link_or_copy(path, draft / path.name)
 
 
-def _link(source: Path | str, name: Path | str) -> None:
+def link_or_copy(source: Path | str, name: Path | str) -> None:
+    """Give a file a second name, or make a copy on a file system without hard links; a link stays a link."""
     try:
         os.link(source, name, follow_symlinks=False)
-    except OSError:  # a file system without hard links
+    except OSError:
         shutil.copy2(source, name, follow_symlinks=False)
 
 

@@ -1,7 +1,8 @@
 """Write checkpoints to the disk: each is complete or absent, also after a power failure."""
 
+import contextlib
 import os
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from seq2seq.errors import UserError
 from seq2seq.settings.missing_packages import resume_command
+from seq2seq.storage.atomic import link_or_copy
 from seq2seq.training.run_state import list_checkpoints
 
 
@@ -19,20 +21,14 @@ class DurableIO(TorchCheckpointIO):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         """Write one file."""
         path = Path(path)
-        draft = path.with_name("saving.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as file:
+            with _durable(path, path.with_name("saving.tmp")) as draft, draft.open("wb") as file:
                 torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-            _sync_folder(path.parent)
         except (OSError, RuntimeError) as error:
             reason = error if isinstance(error, OSError) else error.__context__  # torch.save replaces its file's error
             if not isinstance(reason, OSError):
                 raise
-            draft.unlink(missing_ok=True)
             before = "; the checkpoint before is whole" if list_checkpoints(path.parent) else ""
             raise UserError(
                 f"cannot write {path}: {reason.strerror or reason}{before}: "
@@ -42,26 +38,26 @@ class DurableIO(TorchCheckpointIO):
 
 def link(path: Path, name: Path) -> None:
     """Give a file a second name, or make a copy on a file system without hard links."""
-    if name.exists() and name.samefile(path):
-        return
-    draft = name.with_name("best.tmp")
+    if not (name.exists() and name.samefile(path)):
+        with _durable(name, name.with_name("best.tmp")) as draft:
+            draft.unlink(missing_ok=True)  # of a killed process
+            link_or_copy(path, draft)
+
+
+@contextlib.contextmanager
+def _durable(path: Path, draft: Path) -> Iterator[Path]:
+    """Yield a draft to write, and then rename it; force its bytes and its new name to the disk."""
     try:
-        draft.unlink(missing_ok=True)
-        try:
-            os.link(path, draft)
-        except OSError:
-            shutil.copyfile(path, draft)
-            with draft.open("rb") as file:
-                os.fsync(file.fileno())
-        draft.replace(name)
+        yield draft
+        _sync(draft)
+        draft.replace(path)
+        _sync(path.parent)
     finally:
         draft.unlink(missing_ok=True)
-    _sync_folder(name.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Force new and changed names in a folder to the disk."""
-    handle = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -183,10 +183,10 @@ def test_a_second_name_leaves_no_draft_also_without_hard_links_or_on_a_full_disk
         assert best.samefile(saved)
     best.unlink()
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise OSError(errno.EPERM, "no links here")
 
-    def fill(source: Path, target: Path) -> None:
+    def fill(source: Path, target: Path, **_: Any) -> None:
         Path(target).write_bytes(b"wei")
         raise OSError(errno.ENOSPC, "full")
 
