@@ -8,7 +8,7 @@ or `.xz`. Patterns such as `corpora/*.tsv.xz` are expanded.
 import errno
 import glob
 import logging
-import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -38,11 +38,6 @@ class Corpus:
     part: str | None = None  # the part of the files that is read; None: all
     is_divisible: bool = False  # whether read(begin) reads the records that begin at a byte of the file or later
 
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(_stat(path).st_size for path in self.paths)
-
     def pairs(self) -> Iterator[Pair]:
         """Read the pairs; refuse a bad line, and a corpus without pairs."""
         pairs = refuse_bad_lines(self.read())
@@ -50,13 +45,6 @@ class Corpus:
         if first is None:
             raise UserError(f"{self.name} is empty: it has no sentence pair")
         return chain([first], pairs)
-
-
-def _stat(path: Path) -> os.stat_result:
-    try:
-        return path.stat()
-    except OSError as error:
-        raise explain_os_error(path, error) from error
 
 
 def read_pairs(spec: str, root: str | None, data: DataConfig) -> Iterator[Pair]:
@@ -74,8 +62,8 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
     folder = expand_user(root or "")
     if paths := _expand(folder, spec):
         return [_table(path, folder, data) for path in paths]
-    for left, right in _moses_splits(spec):
-        left_paths, right_paths = _expand(folder, left), _expand(folder, right)
+    for plus in re.finditer(r"(?<!\A)\+(?!\Z)", spec):  # a name may have a `+`, too
+        left_paths, right_paths = _expand(folder, spec[: plus.start()]), _expand(folder, spec[plus.end() :])
         if left_paths and right_paths:
             return [_moses(*paths, folder, data) for paths in _match(spec, left_paths, right_paths)]
     if glob.has_magic(spec):
@@ -104,13 +92,6 @@ def is_outside(name: PurePath) -> bool:
 def has_two_sides(path: Path) -> bool:
     """Return whether the ending of a file's name is that of a file of pairs."""
     return _uncompressed(path).suffix in READERS
-
-
-def _moses_splits(spec: str) -> Iterator[tuple[str, str]]:
-    """Yield every way to read `a.en+a.es` as two names (a `+` may be part of a name)."""
-    for i, character in enumerate(spec):
-        if character == "+" and 0 < i < len(spec) - 1:
-            yield spec[:i], spec[i + 1 :]
 
 
 def _expand(folder: Path, pattern: str) -> list[Path]:

@@ -91,13 +91,9 @@ def weighted_shares(
     for key in weights:
         if not any(names_corpus(key, name) for name in names):
             raise UserError(f"data.weights has {key}, which names none of the corpora: {', '.join(names)}")
-    values = np.array(
-        [
-            next((weight for key, weight in weights.items() if names_corpus(key, name)), size)
-            for name, size in zip(names, sizes, strict=True)
-        ],
-        np.float64,
-    )
+    values = np.array(sizes, np.float64)
+    for number, name in enumerate(names):
+        values[number] = next((weight for key, weight in weights.items() if names_corpus(key, name)), values[number])
     if not values.any():
         raise UserError("data.weights is 0 for every corpus: nothing would be drawn")
     return values / values.sum()

@@ -114,7 +114,8 @@ def check_sides(corpus: Corpus, data: DataConfig) -> None:
 
 def _sample(corpus: Corpus) -> list[Pair]:
     """Read pairs from the beginning of a corpus, or of each quarter if it can be read from anywhere."""
-    starts = range(0, corpus.size, 1 + corpus.size // 4) if corpus.is_divisible else ()
+    size = corpus.paths[0].stat().st_size if corpus.is_divisible else 0
+    starts = range(0, size, 1 + size // 4)
     parts = [corpus.read(start) for start in starts] or [corpus.read()]
     records = (record for part in parts for record in islice(part, _SAMPLE // len(parts)))
     return [record for record in records if not isinstance(record, BadLine)]

@@ -70,7 +70,7 @@ class Pipeline:
             write_pairs(self.folder / "train", self._tokenise())
             del self.text  # NFS keeps a file that is mapped, and then its folder
         self._require_kept()
-        write_pairs(self.folder / "validation", [encode(self.folder, *_sides(validation))])
+        write_pairs(self.folder / "validation", [encode(self.folder, *zip(*validation, strict=True))])
         write_json(self.folder / TEXTS, {"validation": validation, "tests": tests})
         write_json(self.folder / REPORT, self._report(sets["validation"], tests))
 
@@ -214,10 +214,6 @@ class Pipeline:
                 "tests": {name: len(pairs) for name, pairs in tests.items()},
             },
         }
-
-
-def _sides(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
-    return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
 
 def tokenise(

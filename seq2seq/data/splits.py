@@ -55,17 +55,14 @@ def find_splits(data: DataConfig) -> Splits:
 
 def _find_sources(data: DataConfig, corpora: Sequence[Corpus]) -> list[int]:
     """Return the indices of the corpora that data.held_out_from names."""
+    names = [corpus.name for corpus in corpora]
     for key in data.held_out_from:
-        if not any(names_corpus(key, corpus.name) for corpus in corpora):
-            names = ", ".join(corpus.name for corpus in corpora)
+        if not any(names_corpus(key, name) for name in names):
+            advice = "leave it out, or name one"
             raise UserError(
-                f"data.held_out_from has {key}, which names none of the corpora: {names}; leave it out, or name one"
+                f"data.held_out_from has {key}, which names none of the corpora: {', '.join(names)}; {advice}"
             )
-    return [
-        index
-        for index, corpus in enumerate(corpora)
-        if any(names_corpus(key, corpus.name) for key in data.held_out_from)
-    ]
+    return [i for i, name in enumerate(names) if any(names_corpus(key, name) for key in data.held_out_from)]
 
 
 def _name_sets(split: str, corpora: Sequence[Corpus]) -> list[str]:

@@ -196,11 +196,8 @@ class NativeDecoder:
         rows, length, sources = len(last), state.past.shape[1], state.memory[0].shape[1]
         if rows != len(state.past):
             raise ValueError(f"{rows} tokens for a state of {len(state.past)} rows")
-        config, last, logits = (
-            self.model.config,
-            last.long().contiguous(),
-            torch.empty(rows, self.vocab_size, dtype=torch.float32),
-        )
+        config, last = self.model.config, last.long().contiguous()
+        logits = torch.empty(rows, self.vocab_size, dtype=torch.float32)
         position = rotation = None
         if config.positions == "sinusoidal":
             position = sinusoidal(length, 1, config.d_model, last.device)

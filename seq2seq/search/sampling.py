@@ -57,10 +57,9 @@ class SampleSearch(Search[_Sample]):
             if score > -INF:  # else rules left no token: the sample is dropped
                 sample.ids.append(token)
                 sample.score += score
-        self.live = {number: list(filter(self._goes_on, samples)) for number, samples in self.live.items()}
-
-    def _goes_on(self, sample: _Sample) -> bool:
-        return len(sample.ids) == self.length and sample.ids[-1] != self.task.eos
+        for number, samples in self.live.items():
+            drawn = [sample for sample in samples if len(sample.ids) == self.length]
+            self.live[number] = [sample for sample in drawn if sample.ids[-1] != self.task.eos]
 
     def results(self) -> list[list[Hypothesis]]:
         """Return each sentence's samples that ended."""

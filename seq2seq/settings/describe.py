@@ -4,6 +4,7 @@
 """
 
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -37,7 +38,8 @@ technique (`experiment=modifiers`) sets values, which stay, whatever options the
 def meanings(config: Config) -> Iterator[tuple[str, str, str]]:
     """Yield every setting: its dotted key, its value as on the command line, and its meaning."""
     for key, value, section in walk(config):
-        yield key, _written(value), field_comments(type(section))[key.rpartition(".")[2]]
+        comments = field_comments(type(section))
+        yield key, json.dumps(value, ensure_ascii=False).replace('"', ""), comments[key.rpartition(".")[2]]
 
 
 @cache
@@ -55,14 +57,6 @@ def field_comments(schema: type) -> dict[str, str]:
             comment_of[start[1]] = " ".join(comments)
             comments = []
     return comment_of
-
-
-def _written(default: object) -> str:
-    if default is None or isinstance(default, bool):
-        return {None: "null", True: "true", False: "false"}[default]
-    if isinstance(default, dict | list):
-        return str(default).replace("'", "")
-    return str(default)
 
 
 def options(conf: Path) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from seq2seq.errors import UserError, shorten
-from seq2seq.settings.bundle import RETIRED, first_line
+from seq2seq.settings.bundle import RETIRED, first_line, read_bounded
 from seq2seq.settings.compose import from_hydra, one_line, parse
 from seq2seq.settings.config import Config
 from seq2seq.settings.extensions import load_extensions
@@ -97,9 +97,7 @@ def _change(settings: DictConfig, overrides: Sequence[str]) -> None:
 
 def _plain_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file of plain values: no tags, which name classes, and no anchors, which multiply values."""
-    if path.stat().st_size > _MAX_YAML:
-        raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no config.yaml of train.py")
-    text = path.read_text(encoding="utf-8")
+    text = read_bounded(path, _MAX_YAML).decode()
     if any(isinstance(token, yaml.AliasToken | yaml.AnchorToken | yaml.TagToken) for token in yaml.scan(text)):
         raise UserError(f"{path} has tags or anchors, which train.py never writes: it is forged")
     settings = yaml.safe_load(text)

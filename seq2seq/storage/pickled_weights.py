@@ -3,7 +3,6 @@
 import io
 import pickletools
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,19 +77,12 @@ def _check_archive(archive: zipfile.ZipFile, path: Path, size: int) -> None:
 
 def _check_pickle(file: io.BytesIO | io.BufferedReader, path: Path) -> None:
     """Read a pickle to its end without loading anything; refuse one that names code."""
-    for name, argument in _opcodes(file):
+    for opcode, argument, _ in pickletools.genops(file):
+        name = opcode.name
         if name in ("GLOBAL", "INST") and (code := str(argument).replace(" ", ".")) not in _PLAIN:
             raise UserError(f"{path} asks for {shorten(code)}: {_FORGED}")
         if name in ("STACK_GLOBAL", "EXT1", "EXT2", "EXT4"):
             raise UserError(f"{path} asks for code by {name}: {_FORGED}")
-
-
-def _opcodes(file: io.BytesIO | io.BufferedReader) -> Iterator[tuple[str, Any]]:
-    try:
-        for opcode, argument, _ in pickletools.genops(file):
-            yield opcode.name, argument
-    except Exception as error:
-        raise DamagedError(f"its pickle cannot be read: {shorten(error)}") from error
 
 
 def _check_values(values: Any, path: Path, size: int) -> None:

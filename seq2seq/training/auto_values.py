@@ -3,7 +3,6 @@
 import math
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from seq2seq.data.augment import is_random
@@ -73,13 +72,8 @@ def _max_steps(config: Config, data: PreparedData, epoch: float) -> int:
         limits.append(math.ceil(trainer.max_epochs * epoch))
     if limits:
         return min(limits)
-    positions = int(_widths(data.train).sum())
+    positions = int((data.train.lengths.max(axis=1) + 1).sum())  # of the longer sides, special ids included
     return rules.max_steps(positions, config.training.max_tokens * _batches_an_update(config))
-
-
-def _widths(pairs: Pairs) -> np.ndarray:
-    """Return the positions that each pair takes on its longer side, special ids included."""
-    return pairs.lengths.max(axis=1) + 1
 
 
 def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
@@ -89,7 +83,7 @@ def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
 
 
 def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:
-    widths, training, model = _widths(pairs), config.training, config.model
+    widths, training, model = pairs.lengths.max(axis=1) + 1, config.training, config.model
     is_sampled = is_random(training.subword_sampling, training.modifiers)
     longest = config.data.max_length + 1 if is_sampled else int(widths.max())  # the longest pair that may come
     if not uses_gpu(config.trainer):

@@ -6,6 +6,7 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -52,8 +53,8 @@ class MuonAdamW(torch.optim.AdamW):
         return loss
 
     def _change_matrices(self, group: dict[str, Any]) -> None:
-        matrices = sorted((p for p in group["params"] if p.grad is not None), key=_shape)
-        for shape, of_shape in groupby(matrices, key=_shape):
+        matrices = sorted((p for p in group["params"] if p.grad is not None), key=attrgetter("shape"))
+        for shape, of_shape in groupby(matrices, key=attrgetter("shape")):
             parameters = list(of_shape)
             gradients, states = [p.grad for p in parameters], [self._state(p) for p in parameters]
             steps, momenta = ([state[name] for state in states] for name in ("step", "exp_avg"))
@@ -84,7 +85,3 @@ def orthogonalised(matrices: Float[Tensor, "k m n"], dtype: torch.dtype) -> Floa
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
     return (x.mT if is_tall else x).to(matrices.dtype)
-
-
-def _shape(parameter: Tensor) -> tuple[int, ...]:
-    return tuple(parameter.shape)

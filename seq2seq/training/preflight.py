@@ -12,18 +12,7 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.training.run_state import COMPLETE, NOTHING, read_results, state_of, step_of
 
 log = logging.getLogger(__name__)
-_MAY_DIFFER = {
-    "analyse",
-    "resume",
-    "data.root",
-    "trainer.progress_bar",
-    "logger.tensorboard",
-    "logger.wandb",
-    "logger.mlflow",
-    "logger.project",
-}  # settings that may differ between two starts of the same run
-
-
+_MAY_DIFFER = ("analyse", "resume", "data.root", "trainer.progress_bar")  # between two starts of a run; and its loggers
 _UNLIMITED = {"trainer.max_time": "null", "trainer.max_epochs": "null", "training.patience": 0}
 
 
@@ -79,7 +68,7 @@ def _require_same(config: Config, folder: Path) -> Config:
     saved = load_config(str(folder), [])
     then, now = flatten(saved), flatten(config)
     for key in now:
-        if key not in _MAY_DIFFER and now[key] not in (then.get(key), AUTO):
+        if key not in _MAY_DIFFER and not key.startswith("logger.") and now[key] not in (then.get(key), AUTO):
             raise UserError(
                 f"{folder} is a run with {key}={then.get(key)}, not {now[key]}: choose another name=, or delete it"
             )

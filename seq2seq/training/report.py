@@ -262,7 +262,8 @@ def model_card(
         for name, s in scores.items()
     )
     signatures = "\n".join(f"- `{m.signature}`" for s in list(scores.values())[:1] for m in (s.bleu, s.chrf, s.ter))
-    failures = "\n".join(f"| {_cell(a)} | {_cell(c)} | {_cell(b)} |" for a, b, c in samples)
+    cells = ([text.replace("|", "\\|") for text in sample] for sample in samples)
+    failures = "\n".join(f"| {source} | {translation} | {reference} |" for source, reference, translation in cells)
     began = f"It began with the weights of `{'/'.join(Path(config.init).parts[-2:])}`." if config.init else ""
     ended = f"seed {config.seed}. "
     if "weights_after" in facts:
@@ -313,7 +314,3 @@ are meanings that depend on more than the sentence.
 |---|---|---|
 {failures}
 """
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

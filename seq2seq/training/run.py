@@ -70,7 +70,8 @@ def train(
     module = make_module(config, data, resumed=checkpoint is not None)
     trainer = make_trainer(config, folder, data, record, updates_per_epoch, callbacks)
     prepare(trainer.strategy.root_device)
-    console.print(summary_table(config, data, (named, ruled), updates_per_epoch, count(module), hardware(trainer)))
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    console.print(summary_table(config, data, (named, ruled), updates_per_epoch, parameters, hardware(trainer)))
     if rank() == 0:
         point_latest(folder)
     callback_of(trainer, Checkpoints).on_best = lambda: save_best(
@@ -153,11 +154,6 @@ def fit(
 def callback_of(trainer: L.Trainer, kind: type[_Kind]) -> _Kind:
     """Return the trainer's callback of a class."""
     return next(c for c in trainer.callbacks if isinstance(c, kind))  # type: ignore[attr-defined]
-
-
-def count(model: torch.nn.Module) -> int:
-    """Return the number of parameters."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def hardware(trainer: L.Trainer) -> str:

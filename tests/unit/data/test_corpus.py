@@ -376,14 +376,6 @@ def test_a_file_with_a_plus_in_its_name_comes_before_parallel_files(tmp_path: Pa
     assert read("a+b.tsv", tmp_path) == [("a+b.tsv", "x")]
 
 
-def test_a_corpus_that_vanishes_is_named(tmp_path: Path):
-    (tmp_path / "x.tsv").write_text("a\tb\n")
-    (corpus,) = open_corpora("x.tsv", str(tmp_path), DataConfig())
-    (tmp_path / "x.tsv").unlink()
-    with pytest.raises(UserError, match=r"x.tsv cannot be read: No such file"):
-        _ = corpus.size
-
-
 def test_the_name_of_the_root_is_no_pattern(tmp_path: Path):
     (tmp_path / "[x]").mkdir()
     (tmp_path / "[x]" / "a.tsv").write_text("Yes.\tSí.\n")

@@ -157,7 +157,7 @@ def test_a_forged_config_is_refused_unrun(tmp_path: Path, trace: Path, text: str
 def test_a_config_of_absurd_length_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "config.yaml").open("wb") as file:
         file.truncate(10**12)
-    with pytest.raises(UserError, match=r"has 1,000,000,000,000 bytes: it is no config.yaml"):
+    with pytest.raises(UserError, match=r"config.yaml has 1,000,000,000,000 bytes: it is damaged"):
         load_config(str(tmp_path), [])
 
 

@@ -146,15 +146,9 @@ class Recurrent(EncoderDecoder):
                 steps.append(step)
             outputs, contexts, weights = (torch.stack(parts, 1) for parts in zip(*steps, strict=True))
             seen = [outputs, contexts, x]
-        hidden = torch.maximum(
-            *self.decoder_readout(torch.cat(seen, -1)).chunk(2, -1)
-        )  # maxout, Goodfellow et al. 2013
-        after = replace(
-            state,
-            past=torch.stack([torch.stack(layer, 1) for layer in past], 1),
-            attention=weights,
-        )
-        return self.dropout(hidden), after
+        hidden = torch.maximum(*self.decoder_readout(torch.cat(seen, -1)).chunk(2, -1))  # Goodfellow et al. 2013
+        layers = torch.stack([torch.stack(layer, 1) for layer in past], 1)
+        return self.dropout(hidden), replace(state, past=layers, attention=weights)
 
     def _step(
         self, token: Float[Tensor, "n d"], past: list[LSTMState], state: RecurrentState
