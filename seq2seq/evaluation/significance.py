@@ -54,12 +54,11 @@ class Comparison:
         """Return plain values, for JSON."""
         return {"baseline": self.systems[0], **asdict(self)}
 
-    def table(self, testset: str = "") -> Group:
+    def table(self) -> Group:
         """Return scores, intervals and p-values as a table for the terminal, with the signatures below."""
         names = [escape(name) for name in self.systems]
         is_compared = len(names) > 1
-        title = f"{testset and escape(testset) + ': '}{self.num_sentences:,} sentences"
-        title += f"; baseline: {names[0]}" if is_compared else ""
+        title = f"{self.num_sentences:,} sentences" + (f"; baseline: {names[0]}" if is_compared else "")
         table = Table("metric", title=title, title_justify="left")
         table.add_column("system", overflow="fold")
         for heading in ("score", "95 % interval", *(("difference", "p (BS)", "p (AR)") * is_compared)):

@@ -74,7 +74,8 @@ class Sampler:
                     ids.append(self._symbols[part])
                 elif part:
                     ids += split(part, rng)
-        return self._without_repeated_unknown(ids)
+        unknown = self._processor.unk_id()  # several in a row are one, as in SentencePiece
+        return [token for i, token in enumerate(ids) if token != unknown or i == 0 or ids[i - 1] != unknown]
 
     def _walk(self, word: str, rng: random.Random) -> list[int]:
         """Draw from all segmentations in proportion to P(x)^alpha: sum forward, then sample backward."""
@@ -135,8 +136,3 @@ class Sampler:
         if not self._bytes:
             return (self._processor.unk_id(),)
         return tuple(self._bytes[byte] for byte in character.encode())
-
-    def _without_repeated_unknown(self, ids: list[int]) -> list[int]:
-        """Merge unknown ids in a row into one, as SentencePiece does."""
-        unknown = self._processor.unk_id()
-        return [token for i, token in enumerate(ids) if token != unknown or i == 0 or ids[i - 1] != unknown]

@@ -94,13 +94,13 @@ def test_chosen_metrics_alone_are_computed_and_become_plain_values(comparison: C
 def printed(comparison: Comparison) -> str:
     console = Console(width=120, file=io.StringIO())
     with console.capture() as capture:
-        console.print(comparison.table("everyday"))
+        console.print(comparison.table())
     return capture.get()
 
 
 def test_the_table_names_the_baseline_and_marks_small_p_values(comparison: Comparison) -> None:
     table = printed(comparison)
-    assert "everyday: 60 sentences; baseline: a" in table
+    assert "60 sentences; baseline: a" in table
     best = next(line for line in table.splitlines() if line.startswith("│") and " c " in line and "+" in line)
     assert best.count("*") == 2
     assert all(scores.signature in table for scores in comparison.metrics.values())

@@ -1,6 +1,6 @@
 // Why this word and not another one: asks for the other word, and shows which source words speak for which.
 
-import { decimal, make, scroller, share, table } from "./dom.js";
+import { decimal, make, scroller, share, table, tableRow } from "./dom.js";
 
 const NOTE =
   "Attention: the share of what cross-attention takes from a source word while each of the two is written, by the size " +
@@ -28,10 +28,9 @@ export function makeContrast({ contrast, words }) {
   const gaps = contrast.evidence.map(({ drops }) => drops[0] - drops[1]);
   const largest = Math.max(...gaps.map(Math.abs), 1e-9);
   const rows = contrast.evidence.map(({ looks }, i) =>
-    make(
-      "tr",
+    tableRow(
       {},
-      make("th", { scope: "row" }, words.source[i].text),
+      words.source[i].text,
       ...looks.map((look) => make("td", { class: "plus", "--share": look }, share(look))),
       make("td", { class: gaps[i] < 0 ? "minus" : "plus", "--share": Math.abs(gaps[i]) / largest }, decimal(gaps[i])),
     ),

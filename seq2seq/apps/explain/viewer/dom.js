@@ -73,10 +73,16 @@ export function choices(label, options, chosen, onChoose) {
   return make("fieldset", { class: "choices" }, make("legend", {}, label), make("div", {}, ...items));
 }
 
-/** Make a table with a caption and a row of headings ("": none); rows are its other rows, as elements. */
+/** Make a table with a caption and a row of headings ("": none), or without them (null); rows are its other rows. */
 export function table(kind, caption, headings, rows) {
-  const head = make("tr", {}, ...headings.map((text) => (text ? make("th", { scope: "col" }, text) : make("td"))));
-  return make("table", { class: kind }, make("caption", {}, ...caption), make("thead", {}, head), make("tbody", {}, ...rows));
+  const headingOf = (text) => (text ? make("th", { scope: "col" }, text) : make("td"));
+  const head = headings && make("thead", {}, make("tr", {}, ...headings.map(headingOf)));
+  return make("table", { class: kind }, caption && make("caption", {}, ...caption), head, make("tbody", {}, ...rows));
+}
+
+/** Make a row of a table that begins with a heading; null cells are left out. */
+export function tableRow(attributes, heading, ...cells) {
+  return make("tr", attributes, make("th", { scope: "row" }, heading), ...cells);
 }
 
 /** Make a frame in which a wide element scrolls, also by the keyboard. */

@@ -1,6 +1,6 @@
 // Draws weights as a table of tinted cells, and as a small picture.
 
-import { draw, make, scroller, share, table } from "./dom.js";
+import { draw, make, scroller, share, table, tableRow } from "./dom.js";
 
 const MOST_NUMBERED = 14; // columns; beyond them cells are too small for numbers
 const MOST_SMALL = 17; // columns; beyond them cells are tiny
@@ -13,7 +13,7 @@ export function makeHeatmap({ title, rows, columns, weights, onRow }) {
       const title = `${rows[i]} → ${columns[j]}: ${weight.toFixed(2)}`; // the only number of a cell without text
       return make("td", { "--share": weight, title }, isNumbered ? share(weight) : null);
     });
-    return make("tr", { pointerenter: () => onRow(i) }, make("th", { scope: "row" }, rows[i]), ...cells);
+    return tableRow({ pointerenter: () => onRow(i) }, rows[i], ...cells);
   });
   const kind = isNumbered ? "heatmap" : `heatmap small${columns.length > MOST_SMALL ? " tiny" : ""}`;
   const caption = make("span", { class: "unseen" }, `${title}: rows look at columns, and each row's shares sum to 1`);

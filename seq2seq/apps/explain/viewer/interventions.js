@@ -1,6 +1,6 @@
 // Switches parts of the model off, and compares what it does with them and without. The server computes.
 
-import { choices, decimal, make, table } from "./dom.js";
+import { choices, decimal, make, table, tableRow } from "./dom.js";
 
 const NONE = { without: [], average: [], temperature: 1 };
 const TEMPERATURES = [0.25, 0.5, 1, 2, 4];
@@ -53,13 +53,7 @@ export function makeComparison(explanation, onIntervene) {
   const interventions = interventionsOf(explanation);
   const score = logProbs.reduce((sum, one) => sum + one, 0);
   const row = (name, text, value) =>
-    make(
-      "tr",
-      {},
-      make("th", { scope: "row" }, name),
-      make("td", {}, text),
-      make("td", { class: "score" }, `${decimal(value)} nats`),
-    );
+    tableRow({}, name, make("td", {}, text), make("td", { class: "score" }, `${decimal(value)} nats`));
   const rows = [row("unchanged", unchanged.target, unchanged.log_prob), row("changed", target, score)];
   const caption = [`Without ${told(interventions, explanation)}`];
   const both = table("comparison", caption, ["model", "translation", "log-probability"], rows);

@@ -1,6 +1,6 @@
 // Shows a small matrix as a table of tinted numbers: accent for positive numbers, grey for negative ones.
 
-import { decimal, make, scroller } from "./dom.js";
+import { decimal, make, scroller, table, tableRow } from "./dom.js";
 
 const CHANNELS = 5; // columns shown of a wide matrix
 
@@ -17,38 +17,20 @@ export function makeMatrix({ name, rows, columns = null, values, width = values[
   const largest = Math.max(...values.flatMap((row) => row.map((value) => Math.abs(value ?? 0)))) || 1;
   const lines = values.map((row, i) => {
     const cells = row.slice(0, shown).map((value, j) => {
+      const kind = value === null ? "masked" : value < 0 ? "minus" : "plus";
       const isHere = i === chosen.row && columns && j === chosen.column;
       const click = onChoose ? () => onChoose(i, columns ? j : null) : null;
-      return makeCell(value, largest, { click, class: isHere ? "here" : null });
+      const attributes = { click, class: isHere ? `${kind} here` : kind, "--share": Math.abs(value ?? 0) / largest };
+      return make("td", attributes, value === null ? "−∞" : decimal(value));
     });
-    const heading = make("th", { scope: "row" }, rows[i]);
-    return make(
-      "tr",
-      { class: i === chosen.row ? "chosen" : null },
-      heading,
-      ...cells,
-      ...(isCut ? [make("td", { class: "more" }, "…")] : []),
-    );
+    const more = isCut ? make("td", { class: "more" }, "…") : null;
+    return tableRow({ class: i === chosen.row ? "chosen" : null }, rows[i], ...cells, more);
   });
-  const head =
-    columns &&
-    make("thead", {}, make("tr", {}, make("td"), ...columns.map((text) => make("th", { scope: "col" }, text))));
-  const table = make("table", { class: "matrix" }, head, make("tbody", {}, ...lines));
   const size = `${values.length} × ${width}`;
   const label = `${name}, ${size}${isCut ? `, first ${shown} channels` : ""}`;
-  const scroll = scroller(label, table);
+  const scroll = scroller(label, table("matrix", null, columns && ["", ...columns], lines));
   requestAnimationFrame(() => reveal(scroll, lines[chosen.row], columns && chosen.column));
   return make("figure", {}, make("figcaption", {}, make("b", {}, name), ` ${size}`), scroll);
-}
-
-function makeCell(value, largest, attributes) {
-  if (value === null) return make("td", { ...attributes, class: `masked ${attributes.class ?? ""}` }, "−∞");
-  const sign = value < 0 ? "minus" : "plus";
-  return make(
-    "td",
-    { ...attributes, class: `${sign} ${attributes.class ?? ""}`, "--share": Math.abs(value) / largest },
-    decimal(value),
-  );
 }
 
 /** Scroll the followed row and column of a large matrix into view, without scrolling the page. */
