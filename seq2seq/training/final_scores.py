@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +16,6 @@ from seq2seq.evaluation.robustness import Family, make_probes, measure
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.config import Config
 from seq2seq.training.calibration import LEAST, Reliability, are_acceptable, calibrate, measure_reliability
-from seq2seq.translate.bundle import Bundle
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Translation
 
@@ -25,21 +25,9 @@ _CALIBRATION = 2000  # most validation pairs from which confidences are learnt
 Tests = Mapping[str, Sequence[Pair]]  # by test set: source and reference
 
 
-def run_translator(bundle: Bundle, config: Config, device: torch.device) -> Translator:
-    """Return a translator with the run's search, on the device.
-
-    After training in float32, the search uses float32; else it uses the precision of `translate.py` on the device.
-    """
-    return Translator(
-        bundle.model.to(device),
-        bundle.tokenizer,
-        search=config.search,
-        device=device,
-        dtype=torch.float32 if config.trainer.precision == "32-true" else None,
-        src_lang=config.data.src_lang,
-        tgt_lang=config.data.tgt_lang,
-        trained_length=bundle.config.trained_length,
-    )
+def run_translator(model: Path, config: Config, device: torch.device) -> Translator:
+    """Return a translator with a run's model; after training in float32 it uses float32, else `translate.py`'s type."""
+    return Translator.load(model, device, torch.float32 if config.trainer.precision == "32-true" else None)
 
 
 def translate_tests(translator: Translator, tests: Tests) -> dict[str, list[Translation]]:

@@ -83,7 +83,7 @@ def complete_run(config: Config, folder: Path, data: PreparedData, training: Tra
     bundle.model.cpu()
     _save(folder, bundle, model_card(config, facts))  # testing takes long and may be killed
     draw_curves(folder)
-    translator = run_translator(bundle, config, training.device)
+    translator = run_translator(folder / "model", config, training.device)
     bundle.config.calibration = translator.calibration = calibrate_on(translator, data.validation_pairs)
     of_tests = translate_tests(translator, data.tests)
     translations = {name: [translation.text for translation in of_set] for name, of_set in of_tests.items()}
@@ -102,7 +102,6 @@ def complete_run(config: Config, folder: Path, data: PreparedData, training: Tra
     facts["confidence"] = {name: of_set.to_dict() for name, of_set in confidences.items()}
     families = probe(translator, data.tests, config.training.probes, known)
     facts["robustness"] = to_plain(families)
-    bundle.model.cpu()
     card = model_card(config, facts, scores, worst(data.tests, translations), confidences, families)
     _save(folder, bundle, card)
     write_json(folder / "results.json", facts)

@@ -12,7 +12,6 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.final_scores import run_translator, translate_tests
 from seq2seq.training.processes import choose_precision
-from seq2seq.translate.bundle import load_bundle
 
 
 def test_a_precision_that_is_named_stays():
@@ -50,8 +49,7 @@ def test_a_run_in_float32_is_tested_in_float32(
     monkeypatch: pytest.MonkeyPatch, bundle_folder: Path, precision: str, dtype: torch.dtype
 ):
     monkeypatch.setattr("seq2seq.translate.engine.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
-    bundle, dtypes = load_bundle(bundle_folder), set()
-    encode = Transformer.encode
+    encode, dtypes = Transformer.encode, set()
 
     def observed(model: Transformer, src: Tensor) -> DecoderState:
         state = encode(model, src)
@@ -61,5 +59,5 @@ def test_a_run_in_float32_is_tested_in_float32(
     monkeypatch.setattr(Transformer, "encode", observed)
     tests = {"test": [("The cat sees.", "El gato ve.")]}
     config = Config(trainer=TrainerConfig(precision=precision))
-    translate_tests(run_translator(bundle, config, torch.device("cpu")), tests)
+    translate_tests(run_translator(bundle_folder, config, torch.device("cpu")), tests)
     assert dtypes == {dtype}
