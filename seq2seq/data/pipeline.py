@@ -1,6 +1,6 @@
 """The steps of preparation, from corpora to ids: clean, find repeats, hold out, remove overlap, tokenise.
 
-Training text is stored on disk (`text.cleaned`) and never held in memory as a whole, except for a byte a pair;
+Training text is stored on disk (`data.cleaned`) and never held in memory as a whole, except for a byte a pair;
 validation and test sets are held in memory. The result does not depend on the number of processes.
 """
 

@@ -36,7 +36,7 @@ _NOT_IN_KEY = ("weights", "temperature", "block", "held_out_from")
 def prepare(data: DataConfig, tokenizer: TokenizerConfig) -> PreparedData:
     """Read, clean, check for overlap, learn the vocabulary, tokenise; or load the result from the cache.
 
-    Training pairs must pass the checks of `filters`. Validation pairs are normalised, and dropped only if a side is
+    Training pairs must pass the checks of `Cleaner`. Validation pairs are normalised, and dropped only if a side is
     empty. Test pairs stay as written. A split that is not given is drawn from the cleaned training pairs; so are the
     sets of data.held_out_from.
 

@@ -9,7 +9,7 @@ from seq2seq.data.corpus import Corpus, names_corpus, open_splits
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
 
-# Endings of a run's files of a test set, see training/completion.py.
+# Endings of a run's files of a test set, see training/finish_run.py.
 _ENDINGS = (".source", ".reference")
 
 

@@ -89,7 +89,7 @@ class Translator:
 
         After training goes on, make another translator: this one may search with a copy of the weights. Several threads
         may use one translator. Texts of more than trained_length source tokens are translated sentence by sentence
-        (`translation.Segmenter`); None: of more than 200. dtype is the type of matrix products: None means bfloat16 on
+        (`segmenter.Segmenter`); None: of more than 200. dtype is the type of matrix products: None means bfloat16 on
         a GPU and float32 elsewhere. `compiles` says whether a Transformer is searched by compiled code on the CPU, as
         in `load`. With a shortlist, a search predicts only the ids that the sources need. Instead of a model, an engine
         of another kind can search; such an engine has its own device and dtype, and no shortlist.
