@@ -1,8 +1,6 @@
-"""Every checkpoint of a run leads to the run's own end; and each part of a checkpoint is needed for that."""
+"""Every checkpoint of a run leads to the run's own end."""
 
 import multiprocessing
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,102 +65,11 @@ def test_a_run_that_fails_ends_the_process_that_reads_ahead(config: Config, data
     assert not multiprocessing.active_children(), f"although {caught} still holds the trainer"
 
 
-def change(*keys: str, to: Callable[[Any], Any]) -> Callable[[dict[str, Any]], None]:
-    def apply(values: dict[str, Any]) -> None:
-        for key in keys[:-1]:
-            values = values[key]
-        values[keys[-1]] = to(values[keys[-1]])
-
-    return apply
-
-
-def drop_average(values: dict[str, Any]) -> None:
-    values["state_dict"] = values["current_model_state"]
-
-
-def drop_current(values: dict[str, Any]) -> None:
-    values["current_model_state"] = values["state_dict"]
-
-
-def zero_moments(values: dict[str, Any]) -> None:
-    for moments in values["optimizer_states"][0]["state"].values():
-        moments["exp_avg"].zero_()
-
-
-LOADER = ("loops", "fit_loop", "state_dict", "combined_loader")
-VALIDATION = {"validation losses", "Checkpoints", "Patience"}
-TRAINING = VALIDATION | {"losses", "current_model_state", "optimizer_states", "state_dict"}
-LEFT_OUT: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {  # and what then differs
-    "averaged weights": (drop_average, VALIDATION | {"state_dict"}),
-    "current weights": (drop_current, TRAINING),
-    "count of averaged updates": (
-        change("averaging_state", "n_averaged", to=torch.zeros_like),
-        VALIDATION | {"averaging_state", "state_dict"},
-    ),
-    "moments of the optimizer": (zero_moments, TRAINING),
-    "position in the epoch": (change(*LOADER, to=lambda states: [states[0] | {"batches": 0}]), TRAINING),
-    "epoch": (change(*LOADER, to=lambda states: [states[0] | {"epoch": 0}]), TRAINING),
-    "best checkpoints": (change("callbacks", "Checkpoints", "scores", to=lambda scores: {}), {"Checkpoints"}),
-    "last checkpoints": (change("callbacks", "Checkpoints", "named", to=lambda named: {}), {"Checkpoints"}),
-    "pending validation": (change("run", "validation_pending", to=lambda _: False), {"validations", "Checkpoints"}),
-}
-IN_THE_DEFAULT_TIER = ("averaged weights", "position in the epoch", "last checkpoints", "pending validation")
-
-
-def differences(events: list[tuple[str, int, float]], expected: list[tuple[str, int, float]]) -> set[str]:
-    """Which differ: the updates or else their losses, the validations or else their losses."""
-    differing = set()
-    for kind, steps, numbers in (("train", "updates", "losses"), ("validation", "validations", "validation losses")):
-        ours, theirs = ([event for event in some if event[0] == kind] for some in (events, expected))
-        if [step for _, step, _ in ours] != [step for _, step, _ in theirs]:
-            differing.add(steps)
-        elif ours != theirs:
-            differing.add(numbers)
-    return differing
-
-
-def parts_of(end: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint's parts, those of the callbacks by the callbacks' names."""
-    callbacks = {name.partition("{")[0]: state for name, state in end["callbacks"].items()}
-    return {key: value for key, value in end.items() if key != "callbacks"} | callbacks
-
-
-@pytest.mark.parametrize("part", thin(LEFT_OUT, IN_THE_DEFAULT_TIER))
-def test_a_checkpoint_without_one_of_its_parts_leads_elsewhere(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], part: str, tmp_path: Path
-) -> None:
-    folder, saved, events = straight
-    values = torch.load(saved[7], weights_only=True)  # of update 8, its validation pending, in the second epoch
-    leave_out, expected = LEFT_OUT[part]
-    leave_out(values)
-    torch.save(values, tmp_path / "less.ckpt")
-    events_then = resume(config, data, straight, tmp_path / "less.ckpt", tmp_path / "run")
-    differing = differences(events_then, [e for e in events if e[1] > 8 or e[:2] == ("validation", 8)])
-    end, straight_end = parts_of(end_of(tmp_path / "run")), parts_of(end_of(folder))
-    assert end.keys() == straight_end.keys()
-    assert differing | {key for key in end if not is_same(end[key], straight_end[key])} == expected
-
-
 def test_another_optimizer_is_refused(
     config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=r"written with another training.optimizer \(muon, now adamw\)"):
         run(changed(config, optimizer="adamw"), data, tmp_path / "run", straight[1][2])
-
-
-def test_dropout_alone_is_drawn_at_random_and_needs_no_state_but_its_position(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where nothing sets the generator, every loss is another one; without dropout, none is."""
-    monkeypatch.setattr(torch, "manual_seed", lambda seed: None)
-    events = resume(config, data, straight, straight[1][4], tmp_path / "run")
-    expected = [event for event in straight[2] if event[1] > 5]
-    assert differences(events, expected) == {"losses", "validation losses"}
-    assert all(event != other for event, other in zip(events, expected, strict=True))
-    plain = replace(changed(config, max_steps=7), model=replace(config.model, dropout=0.0))
-    _, expected = run(plain, data, tmp_path / "plain")
-    events = run(plain, data, tmp_path / "again", list_checkpoints(tmp_path / "plain/checkpoints")[4])[1]
-    assert events == [event for event in expected if event[1] > 5] != []
 
 
 def test_the_time_spent_counts_on(

@@ -178,12 +178,3 @@ def test_an_engine_that_only_searches_cannot_align(translator):
     assert searcher.translate(TEXTS) == translator.translate(TEXTS)
     with pytest.raises(UserError, match="cannot score given translations: use the pytorch engine"):
         searcher.translate_nbest(TEXTS, 1, align=True)
-
-
-def test_an_ensemble_of_one_model_twice_is_that_model(bundle_folder, translator):
-    twice = Translator.load([bundle_folder, bundle_folder], "cpu")
-    assert twice.can_align
-    for (best,), (other,) in zip(twice.translate_nbest(TEXTS, 1), translator.translate_nbest(TEXTS, 1), strict=True):
-        assert best.tokens == other.tokens
-        assert best.score == pytest.approx(other.score, abs=1e-4)
-    assert twice.score(TEXTS, TEXTS, align=True)[0].alignment == translator.score(TEXTS, TEXTS, align=True)[0].alignment
