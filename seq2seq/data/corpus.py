@@ -2,7 +2,7 @@
 
 The ending of a file's name determines its format: `.tsv` (two fields), `.csv`, `.jsonl` and `.parquet` (named columns),
 `.tmx` (translation memories), or two files of parallel lines, `a.en+a.es`. All files but Parquet may also end in `.gz`
-or `.xz`. Patterns such as `corpora/*.tsv.xz` are expanded.
+or `.xz`. Patterns such as `corpora/*.tsv.xz` are expanded, also of addresses such as `s3://bucket/corpora/*.tsv.xz`.
 """
 
 import errno
@@ -18,12 +18,14 @@ from pathlib import Path, PurePath
 from typing import Any, TypeVar, cast
 
 from seq2seq.data.formats import LINES, READERS, Pair, Record, read_moses, read_rows
+from seq2seq.data.remote import fetch, is_address
 from seq2seq.errors import UserError, shorten
-from seq2seq.settings.data import SPLITS, DataConfig, expand_user
+from seq2seq.settings.data import SPLITS, DataConfig, cache_root, expand_user
 from seq2seq.storage.lines import COMPRESSED, explain_os_error, refuse_bad_lines
 
 logger = logging.getLogger(__name__)
 AnyPath = TypeVar("AnyPath", bound=PurePath)
+File = tuple[Path, str]  # a file, and its name: relative to data.root, for tables and messages
 _ROWS = 100  # rows of a hub set that are converted to Python at a time
 
 
@@ -59,17 +61,17 @@ def read_pairs(spec: str, root: str | None, data: DataConfig) -> Iterator[Pair]:
 
 def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
     """Return the corpora that a spec names; files that match a pattern are sorted."""
-    folder = expand_user(root or "")
-    if paths := _expand(folder, spec):
-        return [_table(path, folder, data) for path in paths]
+    root = root or ""
+    if files := _expand(root, spec, data):
+        return [_table(*file, data) for file in files]
     for plus in re.finditer(r"(?<!\A)\+(?!\Z)", spec):  # a name may have a `+`, too
-        left_paths, right_paths = _expand(folder, spec[: plus.start()]), _expand(folder, spec[plus.end() :])
-        if left_paths and right_paths:
-            return [_moses(*paths, folder, data) for paths in _match(spec, left_paths, right_paths)]
+        left, right = _expand(root, spec[: plus.start()], data), _expand(root, spec[plus.end() :], data)
+        if left and right:
+            return [_moses(*files, data) for files in _match(spec, left, right)]
     if glob.has_magic(spec):
-        raise UserError(f"{folder / spec} matches no file: check the pattern and data.root={root}")
-    missing = next((folder / part for part in spec.split("+") if not _exists(folder / part)), folder / spec)
-    raise UserError(f"{missing} does not exist: check the path and data.root")
+        raise UserError(f"{_place(root, spec)} matches no file: check the pattern and data.root={root}")
+    missing = next((part for part in spec.split("+") if not _expand(root, part, data)), spec)
+    raise UserError(f"{_place(root, missing)} does not exist: check the path and data.root")
 
 
 def names_corpus(key: str, name: str) -> bool:
@@ -94,12 +96,23 @@ def has_two_sides(path: Path) -> bool:
     return _uncompressed(path).suffix in READERS
 
 
-def _expand(folder: Path, pattern: str) -> list[Path]:
-    path = folder / expand_user(pattern)
-    if _exists(path) or not glob.has_magic(pattern):
-        return [path] if _exists(path) else []
-    names = glob.glob(str(expand_user(pattern)), root_dir=folder, recursive=True)  # the folder's name is no pattern
-    return sorted(folder / name for name in names)
+def _place(root: str, spec: str) -> str:
+    """Return the path or address of a spec, which is relative to root."""
+    if is_address(root) and not is_address(spec):
+        return f"{root.rstrip('/')}/{spec}"
+    return spec if is_address(spec) else str(expand_user(root) / expand_user(spec))
+
+
+def _expand(root: str, pattern: str, data: DataConfig) -> list[File]:
+    place, folder = _place(root, pattern), expand_user(root)
+    if is_address(place):
+        return [(path, name.removeprefix(_place(root, ""))) for path, name in fetch(place, cache_root(data.cache))]
+    if _exists(Path(place)) or not glob.has_magic(pattern):
+        paths = [Path(place)] if _exists(Path(place)) else []
+    else:
+        names = glob.glob(str(expand_user(pattern)), root_dir=folder, recursive=True)  # the folder's name is no pattern
+        paths = sorted(folder / name for name in names)
+    return [(path, str(path.relative_to(folder) if path.is_relative_to(folder) else path)) for path in paths]
 
 
 def _exists(path: Path) -> bool:
@@ -111,35 +124,34 @@ def _exists(path: Path) -> bool:
         raise explain_os_error(path, error) from error
 
 
-def _match(spec: str, left: list[Path], right: list[Path]) -> list[tuple[Path, Path]]:
+def _match(spec: str, left: list[File], right: list[File]) -> list[tuple[File, File]]:
     if len(left) != len(right):
         raise UserError(f"{spec} matches {len(left)} source files but {len(right)} target files")
     pairs = list(zip(left, right, strict=True))
-    for src, tgt in pairs:
+    for (src, _), (tgt, _) in pairs:
         if len(pairs) > 1 and _uncompressed(src).stem != _uncompressed(tgt).stem:
             raise UserError(f"{spec} would pair {src.name} with {tgt.name}: name the files one by one")
     return pairs
 
 
-def _moses(src: Path, tgt: Path, folder: Path, data: DataConfig) -> Corpus:
-    if any(map(has_two_sides, (src, tgt))):
-        raise UserError(f"{src}+{tgt}: a + joins two files of parallel lines; list files of pairs as [{src},{tgt}]")
-    endings = [_uncompressed(path).suffix.removeprefix(".") for path in (src, tgt)]
+def _moses(source: File, target: File, data: DataConfig) -> Corpus:
+    sides = [source, target]
+    if any(has_two_sides(path) for path, _ in sides):
+        files = [str(path) for path, _ in sides]
+        raise UserError(
+            f"{'+'.join(files)}: a + joins two files of parallel lines; list files of pairs as [{','.join(files)}]"
+        )
+    endings = [_uncompressed(path).suffix.removeprefix(".") for path, _ in sides]
     by_endings = sorted(endings) == sorted([data.src_lang, data.tgt_lang])
     if not by_endings:
-        _require_order(f"{_shown(src, folder)}+{_shown(tgt, folder)}", "file", data)
+        _require_order("+".join(name for _, name in sides), "file", data)
     if (endings[0] == data.tgt_lang != data.src_lang) if by_endings else data.is_swapped:
-        src, tgt = tgt, src
-    name = f"{_shown(src, folder)}+{_shown(tgt, folder)}"
-    return Corpus(name, _uncompressed(src).stem, (src, tgt), partial(read_moses, src, tgt))
+        sides.reverse()
+    (src, src_name), (tgt, tgt_name) = sides
+    return Corpus(f"{src_name}+{tgt_name}", _uncompressed(src).stem, (src, tgt), partial(read_moses, src, tgt))
 
 
-def _shown(path: Path, folder: Path) -> str:
-    """Return a file's path, relative to data.root if the file is in that folder."""
-    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
-
-
-def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
+def _table(path: Path, name: str, data: DataConfig) -> Corpus:
     plain = _uncompressed(path)
     if path.is_dir():
         raise UserError(f"{path} is a folder: name the files in it, or a pattern such as {path}/*.tsv")
@@ -152,7 +164,7 @@ def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
         _require_order(str(path), "column", data)
     is_divisible = plain == path and plain.suffix in LINES
     read = partial(READERS[plain.suffix], path, data)
-    return Corpus(_shown(path, folder), plain.stem, (path,), read, is_divisible=is_divisible)
+    return Corpus(name, plain.stem, (path,), read, is_divisible=is_divisible)
 
 
 def _require_order(name: str, part: str, data: DataConfig) -> None:

@@ -13,6 +13,7 @@ from seq2seq.settings.rules import AUTO
 
 SPLITS = ("train", "validation", "test")
 RESERVED = ("<unk>", "<s>", "</s>", "<pad>")  # subwords without text that every tokenizer has
+_SECRET = re.compile(r"://[^/]*@|[?&][^=]*(?:signature|credential|token|key|secret|sig|password)=", re.IGNORECASE)
 
 
 @dataclass(kw_only=True)
@@ -21,7 +22,8 @@ class DataConfig:
 
     src_lang: str = "en"  # code of the language that is translated from
     tgt_lang: str = "es"  # code of the language that is translated into
-    root: str | None = None  # folder that relative paths start from; null: the working directory
+    # folder or address (s3://, gs://, https://, hf://) that relative paths start from; null: the working directory
+    root: str | None = None
     hub: str | None = None  # dataset on the Hugging Face hub, NAME or NAME:CONFIG; null: the text is in files
     # train, validation or test → name of this split on the hub; a split that is not listed is held out of train
     hub_splits: dict[str, str] = field(default_factory=dict)
@@ -70,6 +72,12 @@ class DataConfig:
             f"data.hub={self.hub} fetches its own text, so data.{''.join(files[:1])} would not be read: leave it out, "
             "or choose files with data=files (of Tatoeba, with data=tatoeba_files)",
         )
+        for place in (self.root or "", *self.train, *self.validation, *self.test):
+            require(
+                not _SECRET.search(place),
+                "an address of data.* has a password or key, which config.yaml and logs would show: leave it out, and "
+                "give it by the environment or the storage's own configuration (AWS_ACCESS_KEY_ID, HF_TOKEN, ~/.netrc)",
+            )
         for name in self.hub_splits:
             require(name in SPLITS, f"data.hub_splits has {name}: the names are {', '.join(SPLITS)}")
         require(len(self.columns) in (0, 2), f"data.columns={self.columns} must name two columns, source and target")
