@@ -1,5 +1,3 @@
-from typing import cast
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,7 +5,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from seq2seq.model.layers import Dropout
-from tests.unit.model.models import STYLES, make_transformer, pair
+from tests.unit.model.models import make_transformer, pair
 
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
@@ -41,22 +39,6 @@ def test_dropout_drops_its_rate_and_keeps_the_mean_by_the_seed(rate: float) -> N
     assert not torch.equal(draws[0], draws[2])
     assert_close(torch.autograd.grad(draws[0].sum(), x)[0], draws[0].detach())
     assert torch.equal(dropout.eval()(x), x)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("style", STYLES)
-def test_compiled_layers_compute_what_they_computed_before(style: str) -> None:
-    model, (src, tgt_in) = make_transformer(**STYLES[style]), pair()
-    with torch.no_grad(), torch.compiler.set_stance("force_eager"):  # jaxtyping's checks cannot be compiled
-        expected, trace = model.predict(src, tgt_in), model.traced(src, tgt_in)
-        for layers in (model.encoder_layers, model.decoder_layers):
-            for index, layer in enumerate(layers):
-                layers[index] = cast("nn.Module", torch.compile(layer, backend="eager"))
-        assert torch.equal(model.predict(src, tgt_in), expected)
-        _, state = model.decode(tgt_in[:, :3], model.encode(src))
-        assert_close(model.decode(tgt_in[:, 3:], state)[0], expected[:, 3:])
-        again = model.traced(src, tgt_in)
-    assert_close([*again.encoder, *again.decoder, *again.cross], [*trace.encoder, *trace.decoder, *trace.cross])
 
 
 def test_logits_are_computed_in_float32_in_every_precision() -> None:

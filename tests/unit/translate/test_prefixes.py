@@ -62,22 +62,6 @@ def test_a_prefix_stands_as_it_is_and_the_model_goes_on_after_it(tokenizer: Toke
     assert liking(tokenizer, "s").translate([Text("The ball", "La bola")], **KINDS[kind]) == ["La bolas"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", thin(KINDS, ["beam", "rules"]))
-def test_every_translation_begins_with_its_prefix(translator, kind):
-    texts = [Text("The cat drank the milk.", prefix) for prefix in ["", *PREFIXES]]
-    n_best = 1 if kind == "greedy" else 3
-    results = translator.translate_nbest(texts, n_best, max_length=24, **KINDS[kind])
-    rests = set()
-    for text, best in zip(texts, results, strict=True):
-        assert all(translation.text.startswith(text.prefix.strip()) for translation in best)
-        rests |= {translation.text.removeprefix(text.prefix.strip()) for translation in best}
-    assert len(rests) > 1
-    if kind != "sampling":  # which depends on the line
-        (alone,) = translator.translate_nbest(texts[8:9], n_best, max_length=24, **KINDS[kind])
-        assert [translation.text for translation in alone] == [translation.text for translation in results[8]]
-
-
 @pytest.mark.parametrize("rules", [{"no_repeat_ngram": 1}, {"banned": ["gato"]}, {"banned": ["o", "t", "at"]}], ids=str)
 def test_rules_change_no_word_of_a_prefix_not_even_the_last_one(tokenizer, rules):
     prefix = "El gato El gato"

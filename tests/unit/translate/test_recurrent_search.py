@@ -1,7 +1,6 @@
 """A recurrent model is searched, scored, saved and refused by the same code as a Transformer."""
 
 import importlib
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -52,19 +51,6 @@ def search(engine: Engine, sources: list[Source], n_best: int = 1, **settings: A
 def score(engine: Engine, source: list[int], target: list[int]) -> float:
     ((_, scores),) = next(engine.score([source], [target], 100))
     return sum(scores.log_probs)
-
-
-@pytest.mark.slow
-def test_a_wide_beam_finds_what_trying_everything_finds(engine: Engine) -> None:
-    tokens: list[int] = [4, 5, 6]
-    sequences = [list(ids) for length in range(4) for ids in itertools.product(tokens, repeat=length)]
-    for ids in SOURCES:
-        scores = [score(engine, ids, target) / (len(target) + 1) for target in sequences]
-        ranking = sorted(range(len(sequences)), key=scores.__getitem__, reverse=True)[:4]
-        (best,) = search(engine, [Source(ids)], 4, beam=len(sequences))
-        assert [hypothesis.ids for hypothesis in best] == [sequences[index] for index in ranking]
-        expected = [scores[index] for index in ranking]
-        assert [hypothesis.normalised_score for hypothesis in best] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("settings", [{"beam": 3}, {"beam": 1}], ids=str)
