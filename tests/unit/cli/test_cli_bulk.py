@@ -97,18 +97,23 @@ def test_an_unfinished_output_of_other_settings_is_begun_again(translate, mono: 
     assert (mono.parent / "out" / "a.en").read_bytes() == (mono.parent / "other" / "a.en").read_bytes()
 
 
-def test_a_full_disk_at_the_next_start_removes_nothing(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_at_the_next_start_removes_nothing_and_can_be_gone_on_from(
+    translate, mono: Path, monkeypatch: pytest.MonkeyPatch
+):
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for ending, function in ((fail, "finish"), (full, "_record")):
+    for ending, function, message in ((fail, "finish", ""), (full, "_record", "a.en cannot be written: No space left")):
         with monkeypatch.context() as patched:
             patched.setattr(bulk.ResumableOutput, function, ending)
-            assert translate()[0] != 0
+            status, _, err = translate()
+        assert status != 0
+        assert message in err
         assert (mono.parent / "out/.seq2seq/parts/a.en/partial").read_text().count("\n") == 5
+    assert translate()[0] == 0
 
 
 def test_samples_do_not_depend_on_shards(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):
@@ -147,14 +152,3 @@ def test_bad_input_is_refused_in_one_line(translate, mono: Path):
         assert f"out is being written by process {os.getpid()} on" in translate()[2]
     assert "would replace the input" in translate("--output", mono)[2]
     assert "a.en is a file: name a folder" in translate("--output", mono.parent / "a.en")[2]
-
-
-def test_a_full_disk_can_be_gone_on_from(translate, monkeypatch: pytest.MonkeyPatch):
-    def full(output: bulk.ResumableOutput) -> None:
-        if output.inputs:
-            raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(bulk.ResumableOutput, "_record", full)
-        assert "a.en cannot be written: No space left on device" in translate()[2]
-    assert translate()[0] == 0

@@ -108,14 +108,6 @@ def test_a_loaded_bundle_brings_its_settings_and_languages(translator):
     assert (translator.src_lang, translator.tgt_lang, translator.device.type) == ("en", "es", "cpu")
 
 
-def test_the_best_of_n_is_the_translation(translator):
-    nbest = translator.translate_nbest(TEXTS, 3)
-    assert [best[0].text for best in nbest] == translator.translate(TEXTS)
-    for best in nbest:
-        values = [translation.normalised_score for translation in best]
-        assert values == sorted(values, reverse=True)
-
-
 def test_a_calibrated_translation_is_as_sure_as_its_least_sure_segment(echo):
     first, second = "The cat drank the milk.", "A dog sees a blue ball, niños."
     assert echo.translate_nbest([first], 1)[0][0].confidence is None

@@ -195,20 +195,6 @@ def test_an_lstm_has_no_heads_to_change(golden: Translator) -> None:
 
 
 @pytest.mark.slow
-def test_a_changed_translator_searches_and_reads_with_the_changes(golden: Translator) -> None:
-    usual = golden.translate([SENTENCE])
-    blind = changed(golden, Interventions(without=["cross"]))
-    beginnings = [blind.translate([text])[0][:8] for text in (SENTENCE, "A dog sees a ball.")]
-    assert beginnings[0] == beginnings[1] != usual[0][:8]
-    assert golden.translate([SENTENCE]) == usual
-    word = changed(golden, Interventions(without=["source.3"]), SENTENCE)
-    maps = explain(word, SENTENCE, TARGET).by_word
-    assert all((layer[:, :, 2] == 0).all() for part in ("encoder", "cross") for layer in maps[part])
-    with pytest.raises(UserError, match=r"^source.7: the sentence has words 1 to 6$"):
-        changed(golden, Interventions(without=["source.7"]), SENTENCE)
-
-
-@pytest.mark.slow
 def test_heads_are_ranked_by_the_score_of_a_translation_without_them(golden: Translator) -> None:
     ranked = rank_heads(golden, [(SENTENCE, TARGET), ("The ball is blue.", "La bola es azul.")])
     losses = [worth.loss for worth in ranked]
