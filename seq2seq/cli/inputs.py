@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -25,6 +26,22 @@ class Input:
     total: int | None  # number of sources; None: unknown before they are read
     references: list[str] | None = None
     files: Sequence[Path] = ()  # files that the sources are read from
+    begin: int = 0  # number of lines before the first source, which belong to other parts
+
+    def part(self, shard: str) -> "Input":
+        """Return part I of N, as I/N, whose translations are those of the whole: parts are cut where `stream` cuts."""
+        from seq2seq.translate.translator import CHUNK_LINES
+
+        match = re.fullmatch(r"0*([1-9]\d{0,8})/0*([1-9]\d{0,8})", shard)
+        if match is None or int(match[1]) > int(match[2]):
+            raise UserError(f"--shard {shard} is no part: give I/N with I from 1 to N, as 3/50")
+        if self.total is None or not self.files:
+            raise UserError("--shard is for the lines of a regular file: give --input")
+        number, count = map(int, match.groups())
+        chunks = -(-self.total // CHUNK_LINES)
+        begin, end = (min(chunks * k // count * CHUNK_LINES, self.total) for k in (number - 1, number))
+        references = None if self.references is None else self.references[begin:end]
+        return Input(itertools.islice(self.sources, begin, end), end - begin, references, self.files, begin)
 
 
 def require_regular(*paths: Path) -> None:

@@ -58,6 +58,10 @@ Output = Annotated[
 Resume = Annotated[
     bool, files("--resume", help="Begin --output, or go on if an earlier command was interrupted; done if complete.")
 ]
+Shard = Annotated[
+    str | None,
+    files(metavar="I/N", help="Translate part I of N of --input; all parts in order are the whole."),
+]
 Workers = Annotated[int, files(min=1, help="Processes that translate a file or stdin on the CPU.")]
 Interactive = Annotated[bool, files("--interactive", help="Ask for sentences one by one.")]
 NBest = Annotated[

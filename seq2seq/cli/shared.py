@@ -139,7 +139,7 @@ def translate(
     """
     from seq2seq.translate.translator import CHUNK_LINES
 
-    start = out.inputs
+    start, first = out.inputs, lines.begin + out.inputs + 1
     if start and lines.references is not None:
         raise UserError("--resume has only the rest of the translations: score the whole with `seq2seq evaluate`")
     to_translate, to_show = itertools.tee(itertools.islice(lines.sources, start, None))
@@ -148,10 +148,10 @@ def translate(
         if workers > 1:
             from seq2seq.apps.distributed import processes
 
-            translated = processes.stream(job.translator, texts, job.request, workers, first_line=start + 1)
+            translated = processes.stream(job.translator, texts, job.request, workers, first_line=first)
         else:
-            translated = job.translator.stream(texts, job.request, first_line=start + 1, on_progress=advance)
-        for number, (source, best) in enumerate(zip(to_show, translated, strict=True), start=start + 1):
+            translated = job.translator.stream(texts, job.request, first_line=first, on_progress=advance)
+        for number, (source, best) in enumerate(zip(to_show, translated, strict=True), start=first):
             if workers > 1 and advance is not None:
                 advance(1)
             for line in (render or show)(job, number, source, best):
@@ -159,7 +159,7 @@ def translate(
             if lines.references is not None:
                 kept.append(best[0].text)
             if number % CHUNK_LINES == 0:  # a command resumed here makes the same batches
-                out.commit(number)
+                out.commit(number - lines.begin)
     return kept
 
 

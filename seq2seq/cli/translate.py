@@ -27,6 +27,7 @@ def translate(
     output: options.Output = None,
     format_: options.Format = "auto",
     resume: options.Resume = False,
+    shard: options.Shard = None,
     workers: options.Workers = 1,
     interactive: options.Interactive = False,
     n_best: options.NBest = 1,
@@ -89,6 +90,7 @@ def translate(
     if not (texts or input_ or testset or interactive) and sys.stdin.isatty():
         raise typer.BadParameter("nothing to translate: give a sentence, --input FILE, or text on stdin")
     lines = inputs.Input([], None) if document else inputs.read(texts, input_, reference)
+    lines = lines.part(shard) if shard else lines
     terms = Glossary.parse(read_lines(glossary), str(glossary)) if glossary else None
     is_scored_as_json = as_json and (reference is not None or testset is not None)  # stderr is one JSON object
     folders = shared.choose_models(model, shown=not is_scored_as_json)
@@ -96,7 +98,7 @@ def translate(
 
     settings = shared.search_settings(folders[0], changes)
     request = SearchRequest(settings=settings, n_best=n_best, banned=ban or [], glossary=terms)
-    values = {"n_best": n_best, "as_json": as_json, **shared.output_settings(engine), **changes}
+    values = {"n_best": n_best, "as_json": as_json, "shard": shard, **shared.output_settings(engine), **changes}
     values |= {"prefix": prefix, "phrase": phrase, "ban": ban, "glossary_digest": terms.digest if terms else None}
     provenance = shared.provenance(folders, lines, values)
     with open_output(None if document else output, provenance, resume=resume) as out:

@@ -1,5 +1,6 @@
 """Translations of files that were broken off, and go on with --resume."""
 
+import gzip
 import json
 import os
 import re
@@ -63,6 +64,23 @@ def test_without_resume_the_same_command_says_what_it_begins_anew(run, tmp_path,
     assert "out.es: an interrupted command wrote 2 inputs, which are now written anew; --resume would go on" in err
     output.unlink()
     assert run(*options, "--resume")[::2] == (0, "")  # begins, since there is nothing
+
+
+def test_the_parts_of_a_file_are_the_whole_in_order(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("seq2seq.translate.translator.CHUNK_LINES", 2)
+    monkeypatch.chdir(tmp_path)
+    with gzip.open("in.gz", "wt") as file:
+        file.writelines(f"el gato {n}\n" for n in range(9))
+    assert run("--input", "in.gz", "--json", "--output", "whole.gz")[0] == 0
+    for part in (1, 2, 3, 4):
+        assert run("--input", "in.gz", "--json", "--output", f"{part}.gz", "--shard", f"{part}/4", "--resume")[0] == 0
+    parts = b"".join(Path(f"{part}.gz").read_bytes() for part in (1, 2, 3, 4))
+    assert gzip.decompress(parts) == gzip.decompress(Path("whole.gz").read_bytes())
+    for shard in ("0/4", "5/4", "1", "1/0", "x/2"):
+        assert f"--shard {shard} is no part" in run("--input", "in.gz", "--shard", shard)[2]
+    again = run("--input", "in.gz", "--json", "--output", "1.gz", "--shard", "2/4", "--resume")
+    assert "made with shard=1/4, not 2/4" in again[2]
+    assert "--shard is for the lines of a regular file" in run("hola", "--shard", "1/2")[2]
 
 
 def test_what_cannot_be_read_or_written_again_is_not_resumed(run, tmp_path):
