@@ -60,6 +60,8 @@ def test_exchanged_languages_train_the_reverse_model(launcher: Launcher, workdir
     described = json.loads((model / "config.json").read_text())
     assert (described["src_lang"], described["tgt_lang"]) == ("es", "en")
     card = (model / "README.md").read_text()
+    assert "# reverse: es→en translation" in card
+    assert 'seq2seq translate --model FOLDER "La bola es azul."\n' in card
     reference, source = PAIRS[75]
     assert f"| {source} |" in card
     assert f"| {reference} |\n" in card

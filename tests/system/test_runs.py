@@ -43,6 +43,7 @@ def test_a_run_leaves_everything_in_one_folder(finished: Path) -> None:
     card = (finished / "model/README.md").read_text()
     assert card.startswith("---\nlanguage: [en, es]\n")
     assert "| test | 10 |" in card
+    assert 'seq2seq translate --model FOLDER "The ball is blue."\n' in card
 
 
 def test_attention_is_shown_over_the_checkpoints_that_a_run_keeps(

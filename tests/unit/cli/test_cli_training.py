@@ -77,14 +77,11 @@ def test_either_column_of_a_tsv_and_several_inputs_can_be_translated(call, corpu
 
 
 def test_a_corpus_that_was_broken_off_goes_on(call, tmp_path, monkeypatch):
-    mono, out = tmp_path / "mono", tmp_path / "out.tsv"
+    mono, whole, out = tmp_path / "mono", tmp_path / "whole.tsv", tmp_path / "out.tsv"
     mono.write_text("".join(f"{PAIRS[i % 4][0]} {i}\n" for i in range(12)), encoding="utf-8")
     monkeypatch.setattr("seq2seq.translate.translator.CHUNK_LINES", 4)
-    options = ("--input", mono, "--output", out, "--max-length", "3")
-    assert call("distill", *options)[0] == 0
-    complete = out.read_bytes()
-    out.unlink()
-    stream = Translator.stream
+    assert call("distill", "--input", mono, "--output", whole, "--max-length", "3")[0] == 0
+    options, stream = ("--input", mono, "--output", out, "--max-length", "3"), Translator.stream
 
     def breaking(self, texts, request, **options):
         for number, best in enumerate(stream(self, texts, request, **options)):
@@ -97,12 +94,8 @@ def test_a_corpus_that_was_broken_off_goes_on(call, tmp_path, monkeypatch):
         assert call("distill", *options)[0] == 130
     assert not out.exists()
     assert "was made with beam=None, not 2" in call("distill", *options, "--beam", "2", "--resume")[2]
-    text = mono.read_text(encoding="utf-8")
-    mono.write_text(text.replace(" 11\n", " 12\n"), encoding="utf-8")
-    assert "was made with input_digest=" in call("distill", *options, "--resume")[2]
-    mono.write_text(text, encoding="utf-8")
     assert call("distill", *options, "--resume")[0] == 0
-    assert out.read_bytes() == complete
+    assert out.read_bytes() == whole.read_bytes()
 
 
 def test_what_is_wrong_with_a_corpus_is_told_in_one_line(call, corpus, tmp_path):
