@@ -14,7 +14,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.missing_packages import require_package
 
 if TYPE_CHECKING:
-    from seq2seq.apps.serve.service import Detect, Explain
+    from seq2seq.apps.serve.service import Explain
     from seq2seq.translate.translator import Translator
 
 BOUNDS = ("char_limit", "batch_limit", "sentence_limit", "tag_limit", "max_batch", "waiting_chars", "timeout")
@@ -72,6 +72,9 @@ def serve(
         from seq2seq.apps.serve.app import create_app
         from seq2seq.apps.serve.server import listen, run, url_of
         from seq2seq.apps.serve.service import Service
+        from seq2seq.data.languages import load_identifier
+
+        load_identifier()
     if api_key == "":
         raise UserError("--api-key is empty: give a key, or leave it out to let anybody translate")
     bounds["waiting_chars"] = max(bounds["waiting_chars"], bounds["char_limit"])
@@ -89,7 +92,6 @@ def serve(
         limits,
         most_alternatives=min(translator.search.beam - 1, 9),
         explain=explainer(translator) if engine["engine"] == "pytorch" and len(folders) == 1 else None,
-        detect=detector(),
         api_key=api_key,
     )
     hosts = [host, *(allowed_host or ())]
@@ -99,22 +101,6 @@ def serve(
     message = f"serving {' '.join(map(str, folders))} at {url_of(listener)} (Ctrl-C ends)"
     announce = partial(print, message, file=sys.stderr, flush=True)
     run(app, listener, announce)
-
-
-def detector() -> "Detect | None":
-    """Return the function that finds a text's language, if py3langid is installed."""
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ModuleNotFoundError:
-        return None
-
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-
-    def detect(text: str) -> list[tuple[str, float]]:
-        language, confidence = identifier.classify(text)
-        return [(language, round(100 * float(confidence), 1))]
-
-    return detect
 
 
 def explainer(translator: "Translator") -> "Explain":

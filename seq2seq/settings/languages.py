@@ -1,6 +1,8 @@
-"""English names of languages, which other programs show for the codes of a model."""
+"""Codes of languages and their English names, as other programs write and show them."""
 
-_NAMES = {
+import re
+
+NAMES = {
     **{"ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German"},
     **{"el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque"},
     **{"fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi"},
@@ -11,6 +13,11 @@ _NAMES = {
 }
 
 
+def base_language(code: str) -> str:
+    """Return the language of a code in lower case, without script and region: en for EN, en-US and en_GB.UTF-8."""
+    return re.split(r"[-_.]", code.strip().lower())[0]
+
+
 def language_name(code: str) -> str:
     """Return the English name of a language, such as Portuguese for pt-BR; of an unknown one, the code."""
-    return _NAMES.get(code.partition("-")[0], code)
+    return NAMES.get(base_language(code), code)

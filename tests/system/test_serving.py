@@ -4,12 +4,10 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ from benchmarks.server_process import REPOSITORY, ServerProcess
 pytestmark = pytest.mark.system
 
 BUNDLE = REPOSITORY / "tests" / "golden" / "bundle"
+MILK = "The cat sees the milk."
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +33,53 @@ def translate(url: str, q: Any, **more: Any) -> Any:
         return json.load(answer)
 
 
-def test_libretranslate_s_client_translates(server: ServerProcess):
+def test_libretranslate_s_python_client_translates(server: ServerProcess):
     package = pytest.importorskip("libretranslatepy", reason="libretranslatepy is not installed")
-    client = package.LibreTranslateAPI(server.url)
-    assert client.translate("The cat sees the milk.", "en", "es") == "El gato ve la leche."
-    assert client.translate("The cat sees the milk.\nA dog?", "auto", "es").splitlines()[0] == "El gato ve la leche."
+    client = package.LibreTranslateAPI(server.url, "")
+    assert client.translate(MILK, "en-US", "es-MX") == "El gato ve la leche."
+    assert client.translate(f"{MILK}\nA dog?", "auto", "es").splitlines()[0] == "El gato ve la leche."
+    assert client.translate("", "en", "es") == ""
+    assert client.translate("El gato ve la leche.", "auto", "es") == "El gato ve la leche."
     assert [language["code"] for language in client.languages()] == ["en", "es"]
     assert client.detect("The cat sees the milk and drinks it.")[0]["language"] == "en"
 
 
+JAVASCRIPT = """
+const [url, q] = process.argv.slice(1);
+const ask = async (body, headers = {}) => (await fetch(url + "/translate", { method: "POST", body, headers })).json();
+const fields = { q, source: "auto", target: "es", format: "text", alternatives: 2, api_key: "" };
+const unset = { format: null, alternatives: null, api_key: null };
+const json = { "Content-Type": "application/json" };
+const form = new FormData();
+for (const name in fields) form.append(name, fields[name]);
+const answers = [
+  await ask(JSON.stringify(fields), json), await ask(JSON.stringify({ ...fields, ...unset }), json),
+  await ask(form), await ask(new URLSearchParams({ ...fields, alternatives: "" })),
+];
+console.log(JSON.stringify(answers));
+"""
+
+
+def test_javascript_s_fetch_translates(server: ServerProcess):
+    driver = pytest.importorskip("playwright._impl._driver", reason="playwright is not installed")
+    node, _ = driver.compute_driver_executable()
+    command = [node, "--input-type=module", "--eval", JAVASCRIPT, server.url, MILK]
+    answers = json.loads(subprocess.run(command, capture_output=True, timeout=120, check=True).stdout)
+    assert [answer["translatedText"] for answer in answers] == ["El gato ve la leche."] * 4
+    assert [len(answer.get("alternatives", ())) for answer in answers] == [2, 0, 2, 0]
+    assert {answer["detectedLanguage"]["language"] for answer in answers} == {"en"}
+
+
+def test_curl_translates(server: ServerProcess):
+    in_json = ["-H", "Content-Type: application/json", "-d", json.dumps({"q": MILK, "format": None})]
+    for options in (["-d", f"q={MILK}&format=&api_key="], ["-F", f"q={MILK}", "-F", "alternatives="], in_json):
+        command = ["curl", "-sX", "POST", f"{server.url}/translate?source=en&target=es", *options]
+        answer = json.loads(subprocess.run(command, capture_output=True, timeout=120, check=True).stdout)
+        assert answer == {"translatedText": "El gato ve la leche."}
+
+
 def test_a_glossary_decides_words_also_within_markup(server: ServerProcess):
-    sources = ["The cat sees the milk.", "The cow brings an apple."]
+    sources = [MILK, "The cow brings an apple."]
     translations = translate(server.url, sources, glossary={"Cat": "perro"})["translatedText"]
     assert translations == ["El perro ve la leche.", translate(server.url, sources[1])["translatedText"]]
     page = "<p>The <b>cat</b> sees the milk.</p>"
@@ -99,7 +134,7 @@ def test_malformed_requests_write_few_lines(server: ServerProcess):
             client.shutdown(socket.SHUT_WR)
             while client.recv(65_536):
                 pass
-    assert translate(server.url, "The cat sees the milk.")["translatedText"] == "El gato ve la leche."
+    assert translate(server.url, MILK)["translatedText"] == "El gato ve la leche."
     assert server.log_bytes - before < 4_000
     assert all(line.isprintable() for line in server.errors)
 
@@ -107,16 +142,3 @@ def test_malformed_requests_write_few_lines(server: ServerProcess):
 def metrics(url: str) -> str:
     with urllib.request.urlopen(url + "/metrics", timeout=60) as answer:
         return answer.read().decode()
-
-
-def test_a_port_that_is_taken_is_told_in_one_line_before_the_model_is_loaded(tmp_path: Path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        command = [sys.executable, "-c", "from seq2seq.cli import main; main()", "serve", "--port", str(port)]
-        done = subprocess.run(
-            [*command, "--model", str(BUNDLE)], capture_output=True, text=True, timeout=300, cwd=REPOSITORY
-        )
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"error: cannot listen on 127.0.0.1 port {port}")
-    assert "--port" in line

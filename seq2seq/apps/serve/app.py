@@ -4,8 +4,9 @@ import asyncio
 import hashlib
 import hmac
 import itertools
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -16,7 +17,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
-from starlette.types import Scope
 
 from seq2seq.apps.serve.batching import OverloadedError, RefusedError, TooLateError
 from seq2seq.apps.serve.messages import (
@@ -26,27 +26,30 @@ from seq2seq.apps.serve.messages import (
     Detection,
     DetectRequest,
     ExplainRequest,
-    HealthAnswer,
     Language,
     SettingsAnswer,
     TranslateAnswer,
     TranslatedLanguage,
     TranslateRequest,
     body_of,
+    drain,
     errors,
     read_request,
-    success,
 )
 from seq2seq.apps.serve.middleware import CLEANUP, CLIENT_GONE, Front
 from seq2seq.apps.serve.service import Service
-from seq2seq.apps.serve.translating import sentences_of
+from seq2seq.apps.serve.translating import TranslatedText, sentences_of
 from seq2seq.errors import UserError
-from seq2seq.settings.languages import language_name
+from seq2seq.settings.languages import base_language, language_name
 from seq2seq.text.glossary import Glossary
 
 R = TypeVar("R")
 
 _PAGE = Path(__file__).parent / "page"
+_ABSENT = {  # routes of LibreTranslate, and the message of their error
+    "/translate_file": "this server translates no files: use `seq2seq translate --input FILE`, or /translate for text",
+    "/suggest": "this server takes no suggestions: send a glossary with a request, or train with better pairs",
+}
 _WORK_ERRORS = (400, 408, 413, 415, 429, 503)  # error statuses of routes that need the model, besides 403 and 500
 
 
@@ -86,9 +89,9 @@ def create_app(
             expose_headers=["Retry-After"],
         )
     app.add_middleware(Front, service=service, allowed_hosts=allowed_hosts, allow_origins=allow_origins)
-    app.mount("/page", _Files(directory=_PAGE), "page")
+    app.mount("/page", StaticFiles(directory=_PAGE), "page")
     if viewer is not None:
-        app.mount("/viewer", _Files(directory=viewer), "viewer")
+        app.mount("/viewer", StaticFiles(directory=viewer), "viewer")
     return app
 
 
@@ -121,66 +124,66 @@ def _add_errors(app: FastAPI, service: Service) -> None:
 
 
 def _add_work(app: FastAPI, service: Service) -> None:
-    """Add /translate, /detect and /explain."""
-    limits = service.limits
+    """Add /translate, /detect and /explain, and the routes of LibreTranslate that say why they are not there."""
 
     @app.post(
         "/translate",
         response_model=TranslateAnswer,
         response_model_exclude_unset=True,
         openapi_extra=body_of(TranslateRequest),
-        responses=errors(*_WORK_ERRORS),
+        responses=errors(*_WORK_ERRORS, 501),
     )
     async def translate(request: Request) -> dict[str, Any]:
-        deadline = _deadline(service)
-        options = await _read_allowed(request, TranslateRequest, service)
-        _check_options(options, service)
-        answer = await _in_time(request, deadline, service, _translate(options, service))
-        return {key: values[0] for key, values in answer.items()} if isinstance(options.q, str) else answer
+        return await _answer(request, service, TranslateRequest, partial(_translate, service))
 
-    @app.post("/detect", openapi_extra=body_of(DetectRequest), responses=errors(*_WORK_ERRORS, 501))
+    @app.post("/detect", openapi_extra=body_of(DetectRequest), responses=errors(*_WORK_ERRORS))
     async def detect(request: Request) -> list[Detection]:
-        deadline = _deadline(service)
-        text = (await _read_allowed(request, DetectRequest, service)).q
-        if service.detect is None:
-            raise HTTPException(501, "this server cannot detect languages: the extra langid is not installed there")
-        _check_length(text, limits.char_limit)
-        return await _in_time(request, deadline, service, _detect(text, service))
+        return await _answer(request, service, DetectRequest, partial(_detect, service))
 
     @app.post(
         "/explain",
         response_class=Response,
         openapi_extra=body_of(ExplainRequest),
-        responses={**errors(*_WORK_ERRORS, 501), **success("application/json", EXPLANATION)},
+        responses={**errors(*_WORK_ERRORS, 501), 200: EXPLANATION},
     )
     async def explain(request: Request) -> Response:
-        deadline = _deadline(service)
-        fields = await _read_allowed(request, ExplainRequest, service)
-        if service.explain is None:
-            raise HTTPException(501, "this server's engine cannot explain: serve with --engine pytorch")
-        for text in (fields.source, fields.target or ""):
-            _check_length(text, limits.explain_chars)
-        request.scope[CLEANUP].enter_context(service.explanation_slot())
-        content = await _in_time(request, deadline, service, service.explain_as_json(fields))
-        return Response(content, media_type="application/json")
+        async def work(fields: ExplainRequest) -> bytes:
+            if service.explain is None:
+                raise HTTPException(501, "this server's engine cannot explain: serve with --engine pytorch")
+            for text in (fields.source, fields.target or ""):
+                _check_length(text, service.limits.explain_chars)
+            request.scope[CLEANUP].enter_context(service.explanation_slot())
+            return await service.explain_as_json(fields)
+
+        return Response(await _answer(request, service, ExplainRequest, work), media_type="application/json")
+
+    async def refuse(request: Request) -> None:
+        await drain(request.stream())
+        raise HTTPException(501, _ABSENT[request.scope["path"]], {"Connection": "close"})
+
+    for path in _ABSENT:
+        app.add_api_route(path, refuse, methods=["POST"], include_in_schema=False)
 
 
-def _deadline(service: Service) -> float:
-    """Return the deadline of a request that arrives now, by the event loop's clock (seconds)."""
-    return asyncio.get_running_loop().time() + service.limits.timeout
+async def _answer(
+    request: Request, service: Service, shape: type[AnyRequest], work: Callable[[AnyRequest], Coroutine[Any, Any, R]]
+) -> R:
+    """Read a request and return the result of `work`; cancel the work after the timeout, or if the client disconnects.
 
-
-async def _in_time(request: Request, deadline: float, service: Service, work: Coroutine[Any, Any, R]) -> R:
-    """Return the result of `work`; cancel the work at the deadline, or when the client disconnects."""
+    Raises:
+        TooLateError: the work is not done in time, counted from now.
+    """
+    end = asyncio.get_running_loop().time() + service.limits.timeout
+    fields = await _read_allowed(request, shape, service)
 
     async def wait_for_disconnect() -> NoReturn:
         while (await request.receive())["type"] != "http.disconnect":
             pass
         raise ClientDisconnect
 
-    tasks = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_disconnect())
+    tasks = asyncio.ensure_future(work(fields)), asyncio.ensure_future(wait_for_disconnect())
     try:
-        seconds = deadline - asyncio.get_running_loop().time()
+        seconds = end - asyncio.get_running_loop().time()
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             if task.done():
@@ -194,8 +197,7 @@ async def _in_time(request: Request, deadline: float, service: Service, work: Co
 
 async def _read_allowed(request: Request, shape: type[AnyRequest], service: Service) -> AnyRequest:
     """Read a request with the API key, which is in the header Authorization: Bearer or in the field api_key."""
-    token = _bearer(request)
-    if token:  # before the body costs anything
+    if token := _bearer(request):  # before the body costs anything
         _check_key(token, service)
     fields = await read_request(request, shape, service.limits)
     if not token:
@@ -220,10 +222,8 @@ def _check_key(key: str | None, service: Service) -> None:
 
 
 def _check_options(options: TranslateRequest, service: Service) -> None:
-    """Refuse a request that exceeds a limit, is empty, or asks for another language or an impossible combination."""
+    """Refuse a request that exceeds a limit, or asks for another language or an impossible combination."""
     limits, translator = service.limits, service.translator
-    if not options.q:
-        raise HTTPException(400, "Invalid request: missing q parameter")
     if (count := len(options.texts)) > limits.batch_limit:
         raise HTTPException(400, f"Invalid request: request ({count}) exceeds text limit ({limits.batch_limit})")
     _check_length("".join([*options.texts, *itertools.chain(*options.glossary.items())]), limits.char_limit)
@@ -234,10 +234,10 @@ def _check_options(options: TranslateRequest, service: Service) -> None:
         raise HTTPException(501, "this model is not calibrated, so it gives no confidence")
     if options.alternatives > service.most_alternatives:
         raise HTTPException(400, f"Invalid request: alternatives must be at most {service.most_alternatives}")
-    if options.source not in (translator.src_lang, "auto"):
-        raise HTTPException(400, f"{options.source:.20} is not supported: the source is {translator.src_lang}")
-    if options.target != translator.tgt_lang:
-        raise HTTPException(400, f"{options.target:.20} is not supported: the target is {translator.tgt_lang}")
+    src, tgt = translator.src_lang, translator.tgt_lang
+    if options.source not in (base_language(src), "auto") or options.target != base_language(tgt):
+        pair = f"{options.source:.20} → {options.target:.20}"
+        raise HTTPException(400, f"{pair} is not supported: this server translates {src} → {tgt}")
 
 
 def _check_length(text: str, limit: int) -> None:
@@ -245,85 +245,70 @@ def _check_length(text: str, limit: int) -> None:
         raise HTTPException(400, f"Invalid request: request ({len(text)}) exceeds text limit ({limit})")
 
 
-async def _translate(options: TranslateRequest, service: Service) -> dict[str, list[Any]]:
-    """Return the fields of the answer, each a list with one item per text."""
+async def _translate(service: Service, options: TranslateRequest) -> dict[str, Any]:
+    """Return the fields of the answer, lists for a list of texts; auto leaves texts in the target language alone."""
+    _check_options(options, service)
     glossary = Glossary(options.glossary) if options.glossary else None
-    n_best, is_html = 1 + options.alternatives, options.format == "html"
-    translated = await service.texts.translate(options.texts, n_best, is_html=is_html, glossary=glossary)
+    n_best, is_html, texts = 1 + options.alternatives, options.format == "html", options.texts
+    detected = [await service.detect(text, is_html=is_html) for text in texts] if options.source == "auto" else []
+    tgt_lang = service.translator.tgt_lang
+    unchanged = {text for text, (language, _) in zip(texts, detected, strict=False) if language == tgt_lang}
+    others = [text for text in texts if text not in unchanged]
+    translations = iter(await service.texts.translate(others, n_best, is_html=is_html, glossary=glossary))
+    translated = [TranslatedText([text], None) if text in unchanged else next(translations) for text in texts]
     answer: dict[str, list[Any]] = {"translatedText": [text.ranks[0] for text in translated]}
     if options.alternatives:
         answer["alternatives"] = [text.ranks[1:] for text in translated]
     if options.confidence:
         answer["confidence"] = [text.confidence and round(text.confidence, 4) for text in translated]
     if options.sentences:
-        answer["sentences"] = [sentences_of(text) for text in options.texts]
+        answer["sentences"] = [sentences_of(text) for text in texts]
     if options.source == "auto":
-        answer["detectedLanguage"] = [await _detected(text, service) for text in options.texts]
-    return answer
+        answer["detectedLanguage"] = [{"language": code, "confidence": percent} for code, percent in detected]
+    return {key: values[0] for key, values in answer.items()} if isinstance(options.q, str) else answer
 
 
-async def _detect(text: str, service: Service) -> list[Detection]:
-    """Return the likeliest languages; an empty list if the server cannot detect any."""
-    if service.detect is None:
-        return []
-    languages = await service.markup_worker.run(service.detect, text)
-    return [Detection(language=language, confidence=confidence) for language, confidence in languages]
-
-
-async def _detected(text: str, service: Service) -> Detection:
-    """Return the likeliest language, or the model's source language with confidence 0 if none can be detected."""
-    detections = await _detect(text, service)
-    return detections[0] if detections else Detection(confidence=0.0, language=service.translator.src_lang)
+async def _detect(service: Service, fields: DetectRequest) -> list[Detection]:
+    """Return the likeliest language of all texts together."""
+    text = "\n".join(fields.texts)
+    _check_length(text, service.limits.char_limit)
+    language, confidence = await service.detect(text)
+    return [Detection(language=language, confidence=confidence)]
 
 
 def _add_facts(app: FastAPI, service: Service) -> None:
     """Add the page, and the routes that do not need the model."""
-    limits = service.limits
-    src, tgt = (
-        Language(code=code, name=language_name(code))
-        for code in (service.translator.src_lang, service.translator.tgt_lang)
-    )
+    src, tgt = (Language(code=code, name=language_name(code)) for code in service.texts.languages)
 
     @app.get("/languages", responses=errors(503))
     async def languages() -> list[TranslatedLanguage]:
-        return [
-            TranslatedLanguage(**src.model_dump(), targets=[tgt.code]),
-            TranslatedLanguage(**tgt.model_dump(), targets=[]),
-        ]
+        targets = {src.code: [tgt.code], tgt.code: []}
+        return [TranslatedLanguage(**one.model_dump(), targets=targets[one.code]) for one in (src, tgt)]
 
     @app.get("/frontend/settings", responses=errors(503))
     async def settings() -> SettingsAnswer:
         return SettingsAnswer(
-            charLimit=limits.char_limit,
+            charLimit=service.limits.char_limit,
             apiKeys=service.api_key is not None,
             keyRequired=service.api_key is not None,
             language={"source": src, "target": tgt},
             alternatives=service.most_alternatives,
-            explainLimit=limits.explain_chars if service.explain is not None else 0,
+            explainLimit=service.limits.explain_chars if service.explain is not None else 0,
         )
 
     @app.get("/health", responses=errors(503))
     @app.get("/ready", responses=errors(503))
-    async def health() -> HealthAnswer:
+    async def health() -> dict[str, str]:
         if trouble := service.trouble:
             raise StarletteHTTPException(503, trouble)  # Starlette's exception: does not count as a refused request
-        return HealthAnswer()
+        return {"status": "ok"}
 
-    @app.get("/metrics", response_class=Response, responses={**errors(400), **success("text/plain", TEXT)})
+    @app.get("/metrics", response_class=Response, responses={**errors(400), 200: {"content": {"text/plain": TEXT}}})
     async def metrics(request: Request) -> Response:
         _check_key(_bearer(request), service)
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/", response_class=Response, responses={**errors(503), **success("text/html", TEXT)})
+    @app.get("/", response_class=Response, responses={**errors(503), 200: {"content": {"text/html": TEXT}}})
     async def page() -> Response:
         text = (_PAGE / "index.html").read_text(encoding="utf-8")  # FileResponse might answer with a part of the file
         return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
-
-
-class _Files(StaticFiles):
-    """Static files; browsers check before each use whether a file has changed."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
-        response.headers["Cache-Control"] = "no-cache"
-        return response

@@ -1,39 +1,30 @@
-"""Requests and answers, as OpenAPI describes them, and how a request is read from its body, without a model."""
+"""Requests and answers, as OpenAPI describes them, and how a request is read, without a model."""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import HTTPException, Request
-from pydantic import BaseModel, ConfigDict, Field, Json, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Json, StringConstraints, ValidationError
 from python_multipart.multipart import parse_options_header
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
 from seq2seq.apps.serve.limits import Limits
+from seq2seq.settings.languages import base_language
 
-_DRAIN_TIMEOUT = 1.0  # seconds for which the rest of a too large body is read, so that its sender gets the answer
+_DRAIN_TIMEOUT = 1.0  # seconds for which the rest of an unwanted body is read
 _MAX_FIELDS = 16  # most fields of a form, besides its texts
-_LISTS = ("without", "average")  # fields of a form that may be repeated
-_MEANINGS = {
-    400: "The request is wrong.",
-    403: "The key is wrong, or the page or the server's name is not known.",
-    408: "The request did not arrive in time.",
-    413: "The request is too large.",
-    415: "The request is neither JSON nor a form.",
-    429: "Too much is waiting: try again after Retry-After seconds.",
-    500: "Something went wrong on the server.",
-    501: "This server cannot do it.",
-    503: "The server could not answer in time, or is being stopped.",
-}
-TEXT = {"type": "string"}
-EXPLANATION = {
-    "type": "object",
+_LISTS = ("q[]", "without", "average")  # fields of a form that are lists, even with one value
+TEXT = {"schema": {"type": "string"}}
+EXPLANATION = {  # OpenAPI's description of the answer
     "description": "The model's attention, `walks` through one layer and head, and the `beams` of the search; "
     "docs/attention.md describes the other fields.",
+    "content": {"application/json": {"schema": {"type": "object"}}},
 }
 
 
@@ -47,34 +38,32 @@ AnyRequest = TypeVar("AnyRequest", bound=KeyedRequest)
 
 
 class DetectRequest(KeyedRequest):
-    """A request for the language of a text."""
+    """A request for the language of a text, or of all texts of a list together."""
 
-    q: str = Field(min_length=1, description="Text")
-
-
-Phrase = Annotated[str, StringConstraints(min_length=1, max_length=100)]
-
-
-class TranslateRequest(KeyedRequest):
-    """A request for translations, with LibreTranslate's fields."""
-
-    q: str | list[str] = Field(description="Text or texts to translate")
-    source: str = Field(min_length=1, description="Language of the text, or auto")
-    target: str = Field(min_length=1, description="Language of the translation")
-    format: Literal["text", "html"] = "text"
-    alternatives: int = Field(default=0, ge=0, description="Number of further translations")
-    sentences: bool = Field(default=False, description="Whether to return the sentences of the text, too (not of HTML)")
-    confidence: bool = Field(
-        default=False, description="Whether to return how likely the translation is acceptable (not of HTML)"
-    )
-    glossary: dict[Phrase, Phrase] | Json[dict[Phrase, Phrase]] = Field(
-        default={}, description="Terms and the translations that they must have; in a form, an object in JSON"
-    )
+    q: str | list[str] = Field(min_length=1, description="Text or texts")
 
     @property
     def texts(self) -> list[str]:
         """The texts as a list, also for a single text."""
         return [self.q] if isinstance(self.q, str) else self.q
+
+
+Code = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(base_language)]
+Phrase = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+Terms = dict[Phrase, Phrase]
+
+
+class TranslateRequest(DetectRequest):
+    """A request for translations, with LibreTranslate's fields."""
+
+    q: str | list[str] = Field(description="Text or texts to translate")
+    source: Code = Field(description="Language of the text, such as en or en-US, or auto")
+    target: Code = Field(description="Language of the translation")
+    format: Literal["text", "html"] = "text"
+    alternatives: int = Field(default=0, ge=0, description="Number of further translations")
+    sentences: bool = Field(default=False, description="Whether to return the sentences of the text, too (not of HTML)")
+    confidence: bool = Field(default=False, description="Whether to return how likely it is acceptable (not of HTML)")
+    glossary: Terms | Json[Terms] = Field(default={}, description="Terms and their translations; in a form, as JSON")
 
 
 Name = Annotated[str, StringConstraints(max_length=40)]  # see `seq2seq.apps.explain.interventions`: encoder.2.head.3
@@ -151,31 +140,20 @@ class SettingsAnswer(_Answer):
     explainLimit: int  # noqa: N815
 
 
-class HealthAnswer(_Answer):
-    """The server works."""
-
-    status: Literal["ok"] = "ok"
-
-
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return OpenAPI's description of a route's errors."""
-    return {status: {"description": _MEANINGS[status], "model": ErrorAnswer} for status in statuses}
-
-
-def success(media_type: str, schema: dict[str, str]) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI's description of the answer of a route that has no response model."""
-    return {200: {"content": {media_type: {"schema": schema}}}}
+    return {status: {"description": HTTPStatus(status).phrase, "model": ErrorAnswer} for status in statuses}
 
 
 def body_of(shape: type[BaseModel]) -> dict[str, Any]:
     """Return OpenAPI's description of the body of a route that calls `read_request`."""
     schema = shape.model_json_schema()
     kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
-    return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}
+    return {"requestBody": {"content": {kind: {"schema": schema} for kind in kinds}}}
 
 
 async def read_request(request: Request, shape: type[AnyRequest], limits: Limits) -> AnyRequest:
-    """Read a request from its body within the limits of size and time, and check its fields."""
+    """Read a request from its query string and its body, within the limits of size and time, and check its fields."""
     _, parameters = parse_options_header(request.headers.get("content-type"))
     if parameters.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):  # some of Python's codecs are slow
         raise HTTPException(415, "Invalid request: send it in UTF-8", {"Connection": "close"})
@@ -184,7 +162,10 @@ async def read_request(request: Request, shape: type[AnyRequest], limits: Limits
             body = await _read_body(request, limits.body_limit)
     except TimeoutError:
         raise HTTPException(408, "the request's body did not arrive in time", {"Connection": "close"}) from None
-    values = await _parse(request, body, limits.batch_limit + _MAX_FIELDS)
+    parts = _fields(request.query_params.multi_items()), await _parse(request, body, limits.batch_limit + _MAX_FIELDS)
+    # Many clients send every field: one that is null or empty has its default. Only a text may be empty.
+    pairs = (pair for fields in parts for pair in fields.items())
+    values = {name: value for name, value in pairs if value is not None and (value != "" or name == "q")}
     try:
         json.dumps(values, ensure_ascii=False).encode()  # JSON can hold half a surrogate pair, UTF-8 cannot
         return shape.model_validate(values)
@@ -196,21 +177,27 @@ async def read_request(request: Request, shape: type[AnyRequest], limits: Limits
 
 async def _read_body(request: Request, max_bytes: int) -> bytes:
     body = bytearray()
-    stream = request.stream()
-    async for chunk in stream:
+    async for chunk in (stream := request.stream()):
         body += chunk
         if len(body) > max_bytes:
             body.clear()
-            with suppress(TimeoutError, ClientDisconnect):
-                async with asyncio.timeout(_DRAIN_TIMEOUT):
-                    async for _ in stream:
-                        pass
+            await drain(stream)
             raise HTTPException(413, f"the request is larger than {max_bytes} bytes", {"Connection": "close"})
     return bytes(body)
 
 
+async def drain(stream: AsyncIterator[bytes]) -> None:
+    """Read the rest of a body for a moment, so that its sender gets the answer."""
+    with suppress(TimeoutError, ClientDisconnect):
+        async with asyncio.timeout(_DRAIN_TIMEOUT):
+            async for _ in stream:
+                pass
+
+
 async def _parse(request: Request, body: bytes, max_fields: int) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not body:
+        return {}
     try:
         if kind == "application/json":
             values = json.loads(body)
@@ -226,18 +213,19 @@ async def _parse(request: Request, body: bytes, max_fields: int) -> dict[str, An
 
             limits = {"max_files": 0, "max_fields": max_fields, "max_part_size": len(body) + 1}
             form = await MultiPartParser(request.headers, stream(), **limits).parse()
-            return _fields([(name, value) for name, value in form.multi_items() if str(value)])
+            return _fields(form.multi_items())
     except (ValueError, RecursionError, MultiPartException):
         raise HTTPException(400, f"Invalid request: the body is not {kind} in UTF-8") from None
     raise HTTPException(415, "Invalid request: send application/json or a form")
 
 
-def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _fields(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Return a form's values: fields of _LISTS and several fields q become lists; of others, the first counts."""
-    values: dict[str, Any] = {name: value for name, value in reversed(pairs) if name != "q"}
-    values |= {name: [value for other, value in pairs if other == name] for name in _LISTS if name in values}
-    texts = [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]  # forms write \r\n
-    return {**values, "q": texts[0] if len(texts) == 1 else texts} if texts else values
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value.replace("\r\n", "\n"))  # forms write \r\n
+    is_list = {name: name in _LISTS or (name == "q" and len(found) > 1) for name, found in values.items()}
+    return {name.removesuffix("[]"): found if is_list[name] else found[0] for name, found in values.items()}
 
 
 def _in_words(error: ValidationError) -> str:

@@ -22,8 +22,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Cache-Control": "no-store",
 }
+_PAGES = ("/page/", "/viewer/")  # files that a browser may keep, if it asks before each use whether they have changed
 CLEANUP = "seq2seq.cleanup"  # key of a request's scope: the ExitStack that is closed when the answer has been sent
 CLIENT_GONE = 499  # nginx's status for a client that disconnects
 _CHUNK = 65_536  # most bytes of an answer that wait for the client
@@ -57,6 +57,7 @@ class Front:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-cache" if scope["path"].startswith(_PAGES) else "no-store")
                 await send(message)
             else:
                 await _send_in_chunks(message, send)

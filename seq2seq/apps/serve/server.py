@@ -21,14 +21,9 @@ _READING_TIMEOUT = 10  # seconds in which a client must receive a chunk of its a
 _CLOSING_TIMEOUT = 5  # seconds for connections to close after the last answer
 _SPARE_CONNECTIONS = 64  # besides `Limits.connections`, so that /health is answered when all of these are at work
 _ACCEPTED_AT_ONCE = 8  # connections accepted before the event loop serves others and closes silent ones
-_KERNEL_QUEUE = (
-    4096  # connections that wait in the kernel to be accepted; when the queue is full, clients wait for seconds
-)
+_KERNEL_QUEUE = 4096  # connections that wait in the kernel to be accepted: beyond them, clients wait for seconds
 _LOG_RECORDS, _LOG_SECONDS = 3, 60  # most records of a kind in this many seconds
-_QUOTING = (
-    "seq2seq.apps.documents",
-    "seq2seq.translate.segmenter",
-)  # loggers whose warnings quote a text or name its lines
+_QUOTING = ("seq2seq.apps.documents", "seq2seq.translate.segmenter")  # loggers whose warnings quote a text
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -4,11 +4,13 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from seq2seq.apps.serve.batching import Batcher, OverloadedError
+from seq2seq.apps.serve.detecting import Detect, detector
 from seq2seq.apps.serve.limits import Limits
 from seq2seq.apps.serve.translating import TextTranslator, compute_with
 from seq2seq.apps.serve.worker import Kind, Worker
@@ -16,7 +18,6 @@ from seq2seq.errors import UserError
 from seq2seq.translate.translator import Translator
 
 Explain = Callable[[Any], dict[str, Any]]  # of an `ExplainRequest`, which the service hands on as it is
-Detect = Callable[[str], list[tuple[str, float]]]  # languages and their confidences (percent), likeliest first
 
 _STOP_TIMEOUT = 5.0  # seconds to wait at the end for the model's current step
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -27,20 +28,20 @@ class Metrics:
     """The Prometheus metrics of one server, in their own registry: several servers in a process do not mix."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        self.requests = Counter(
-            "seq2seq_requests", "Requests answered.", ["method", "path", "status"], registry=registry
-        )
-        self.seconds = Histogram(
-            "seq2seq_request_seconds", "Time to the end of the answer.", ["path"], buckets=_SECONDS, registry=registry
-        )
-        self.rejected = Counter("seq2seq_rejected", "Requests refused or given up.", ["reason"], registry=registry)
-        self.sentences = Counter("seq2seq_sentences", "Sentences translated.", registry=registry)
-        self.batch = Histogram("seq2seq_batch_sentences", "Sentences of a batch.", buckets=_SIZES, registry=registry)
-        self.batch_seconds = Histogram(
-            "seq2seq_batch_seconds", "Time to translate a batch, pauses included.", buckets=_SECONDS, registry=registry
-        )
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        shared = {"namespace": "seq2seq", "registry": self.registry}
+        counter, histogram = partial(Counter, **shared), partial(Histogram, **shared)
+        self.requests = counter("requests", "Requests answered.", ["method", "path", "status"])
+        self.seconds = histogram("request_seconds", "Time to the end of the answer.", ["path"], buckets=_SECONDS)
+        self.rejected = counter("rejected", "Requests refused or given up.", ["reason"])
+        self.sentences = counter("sentences", "Sentences translated.")
+        self.batch = histogram("batch_sentences", "Sentences of a batch.", buckets=_SIZES)
+        self.batch_seconds = histogram("batch_seconds", "Time to translate a batch, pauses included.", buckets=_SECONDS)
+
+    def gauge(self, name: str, description: str, value: Callable[[], int]) -> None:
+        """Add a metric whose value is asked for when the metrics are read."""
+        Gauge(name, description, namespace="seq2seq", registry=self.registry).set_function(value)
 
     def on_batch(self, count: int, seconds: float) -> None:
         """Count a translated batch."""
@@ -74,12 +75,12 @@ class Service:
             limits: of requests, batches and waiting; None: the defaults.
             most_alternatives: most further translations that a request may ask for; at most the translator's beam - 1.
             explain: returns an explanation as JSON values; None: this server cannot explain.
-            detect: returns a text's likeliest languages; None: this server cannot detect languages.
+            detect: returns a text's likeliest language; None: py3langid's model does.
             api_key: the key that requests must have; None: no request needs a key.
         """
         self.limits = limits = limits or Limits()
         self.translator, self.most_alternatives = translator, most_alternatives
-        self.explain, self.detect, self.api_key = explain, detect, api_key
+        self.explain, self.api_key = explain, api_key
         self.metrics = Metrics()
         self.inside, self.explanations = 0, 0
         self.worker, self.markup_worker = Worker("model"), Worker("markup")
@@ -88,23 +89,14 @@ class Service:
             for kind in Kind
         ]
         languages = translator.src_lang, translator.tgt_lang
+        self._detect = detect or detector(*languages)
         self.texts = TextTranslator(batchers, translator.count_subwords, self.markup_worker, languages, limits)
         self._one_explanation = asyncio.Lock()  # one at a time, so that long sentences get their turns
-        for name, text, value in (
-            (
-                "waiting_sentences",
-                "Sentences in the queues.",
-                lambda: sum(batcher.waiting_sentences for batcher in batchers),
-            ),
-            (
-                "waiting_characters",
-                "Characters in the queues.",
-                lambda: sum(batcher.waiting_chars for batcher in batchers),
-            ),
-            ("waiting_explanations", "Explanations waiting, at work or being sent.", lambda: self.explanations),
-            ("requests_inside", "Requests being answered.", lambda: self.inside),
-        ):
-            Gauge(f"seq2seq_{name}", text, registry=self.metrics.registry).set_function(value)
+        gauge = self.metrics.gauge
+        gauge("waiting_sentences", "Sentences in the queues.", lambda: sum(one.waiting_sentences for one in batchers))
+        gauge("waiting_characters", "Characters in the queues.", lambda: sum(one.waiting_chars for one in batchers))
+        gauge("waiting_explanations", "Explanations waiting, at work or being sent.", lambda: self.explanations)
+        gauge("requests_inside", "Requests being answered.", lambda: self.inside)
 
     def start(self) -> None:
         """Start to answer requests, in the running event loop."""
@@ -143,6 +135,12 @@ class Service:
         finally:
             self.explanations -= 1
 
+    async def detect(self, text: str, *, is_html: bool = False) -> tuple[str, float]:
+        """Return the likeliest language of a text, or of the words of HTML, and its probability (percent)."""
+        if is_html:
+            text = await self.markup_worker.run(self.texts.words_of, text)
+        return await self.markup_worker.run(self._detect, text)
+
     async def explain_as_json(self, request: Any) -> bytes:
         """Return an explanation as JSON."""
         async with self._one_explanation:
@@ -152,8 +150,7 @@ class Service:
         assert self.explain is not None
         fields = self.explain(request)
         content = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        if len(content) > (limit := self.limits.explanation_bytes):
-            raise UserError(
-                f"the explanation has {len(content)} bytes, at most {limit} are sent: give a shorter sentence"
-            )
+        size, limit = len(content), self.limits.explanation_bytes
+        if size > limit:
+            raise UserError(f"the explanation has {size} bytes, at most {limit} are sent: give a shorter sentence")
         return content

@@ -145,9 +145,12 @@ class TextTranslator:
         self._require_few(len(sentences))
         return documents
 
+    def words_of(self, page: str) -> str:
+        """Return the text of HTML, without its markup."""
+        return "\n".join(segment.text for segment in html.read(page, *self.languages, is_file=False).segments)
+
     def _require_few(self, count: int) -> None:
-        if count > self.limits.sentence_limit:
-            limit = self.limits.sentence_limit
+        if count > (limit := self.limits.sentence_limit):
             raise UserError(f"the request has {count} sentences, at most {limit} are translated")
 
 
@@ -162,8 +165,7 @@ def _plain(text: str) -> Document[str]:
 
 def _at_rank(best: Ranked, rank: int) -> Translated:
     """Return the translation of this rank, or the last one if the model found fewer."""
-    chosen = best[min(rank, len(best) - 1)]
-    return chosen.text, chosen.alignment
+    return best[min(rank, len(best) - 1)][:2]
 
 
 def _least_confidence(text: str, ranked: Mapping[str, Ranked]) -> float | None:

@@ -1,4 +1,5 @@
 import logging
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,14 @@ def test_only_this_machine_can_connect_unless_a_host_is_named(serve: Any, served
     monkeypatch.setenv("SEQ2SEQ_API_KEY", "k")
     assert "warning" not in serve("--host", "0.0.0.0")[1]
     assert served[2][0].api_key == "k"
+
+
+def test_a_port_that_is_taken_is_told_before_the_model_is_loaded(serve: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("seq2seq.cli.shared.load", None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, err = serve("--port", str(port))
+    assert (status, err.startswith(f"error: cannot listen on 127.0.0.1 port {port}")) == (1, True)
 
 
 def test_options_become_limits_and_allowed_hosts(serve: Any, served: Any, monkeypatch: pytest.MonkeyPatch):

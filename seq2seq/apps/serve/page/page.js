@@ -157,9 +157,7 @@ async function begin() {
   at("trouble").textContent = "";
   source.addEventListener("input", typed);
   at("copy").addEventListener("click", copy);
-  if (view.settings.explainLimit > 0) {
-    view.explain = makeExplainer(view.settings, key);
-  }
+  if (view.settings.explainLimit > 0) view.explain = makeExplainer(view.settings, key);
   addEventListener("hashchange", readAddress);
   readAddress();
   if (hasModel()) at("warning").textContent = await checkModel().catch(() => ""); // translating tells why it failed

@@ -11,8 +11,7 @@
     }
   };
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  const chosen = read();
-  if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
+  if (["light", "dark"].includes(read())) root.dataset.theme = read();
   addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
     const tell = () => (button.textContent = isDark() ? "Light" : "Dark");

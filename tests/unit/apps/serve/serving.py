@@ -4,12 +4,16 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from schemas import check_answer
 from shouting import shout
 
+from seq2seq.apps.serve.app import create_app
+from seq2seq.apps.serve.service import Service
 from seq2seq.errors import UserError
 from seq2seq.settings.bundle import Calibration
 from seq2seq.text.glossary import Glossary
@@ -74,13 +78,26 @@ class FakeTranslator(Translator):
 
 @asynccontextmanager
 async def served(app: FastAPI) -> AsyncIterator[Any]:
-    """A client of an application that runs."""
+    """A client of an application that runs; each answer must be one that /openapi.json describes."""
+
+    async def check(answer: httpx.Response) -> None:
+        await answer.aread()
+        if answer.request.method.lower() in api()["paths"].get(answer.request.url.path, {}):
+            check_answer(api(), answer)
+
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    hooks = {"response": [check]}
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", event_hooks=hooks) as client,
     ):
         yield client
+
+
+@cache
+def api() -> dict[str, Any]:
+    """The description of the API, which no option changes."""
+    return create_app(Service(FakeTranslator())).openapi()
 
 
 def question(q: Any, **more: Any) -> dict[str, Any]:

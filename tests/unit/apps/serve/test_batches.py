@@ -194,21 +194,6 @@ def test_one_request_may_exceed_an_empty_queue(run: Any):
     assert run(scenario, waiting_texts=6) == [2] * 50
 
 
-def test_the_time_to_wait_follows_from_what_waits_and_how_fast_it_went(run: Any, computer: Computer):
-    async def scenario(batcher: Any) -> Any:
-        assert batcher.retry_after == 1
-        first = await while_busy(batcher, computer)
-        waiting = asyncio.create_task(batcher.submit([Sentence("x", 617)] * 2, KEYS["a"]))
-        await until(lambda: batcher.waiting_sentences == 2)
-        batcher._rate = 100.0
-        seconds = batcher.retry_after
-        computer.may_go.set()
-        await asyncio.gather(first, waiting)
-        return seconds
-
-    assert run(scenario) == 13
-
-
 def test_a_batch_is_limited_by_subwords_not_by_characters(run: Any, computer: Computer):
     """A few characters can be many subwords: an emoji has four or more."""
 

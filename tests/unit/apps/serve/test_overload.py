@@ -36,6 +36,16 @@ def test_a_body_is_not_read_beyond_its_limit(ask: Ask):
     assert read < 1_000_000
 
 
+@pytest.mark.slow
+def test_a_body_that_does_not_arrive_is_given_up(ask: Ask):
+    async def slow() -> Any:
+        yield b"{"
+        await asyncio.sleep(20)
+
+    answer = ask(lambda client: client.post("/translate", content=slow(), headers=JSON), limits=Limits(timeout=1.0))
+    assert (answer.status_code, answer.headers["connection"]) == (408, "close")
+
+
 def test_a_failure_says_nothing_of_the_inside_and_leaves_others_alone(ask: Ask):
     async def scenario(client: Any) -> Any:
         answers = (client.post("/translate", json=question(q)) for q in ("one", "boom", "two", "One. I refuse."))

@@ -46,12 +46,6 @@ def test_long_sentences_have_batches_of_their_own(translator: FakeTranslator):
     assert sorted(translator.batches) == [[f"{long}.", f"{long} too."], ["Yes.", "No."]]
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n \n"])
-def test_a_text_without_words_stays_and_asks_no_model(translator: FakeTranslator, text: str):
-    assert translate(translator, [text, text]) == [[text], [text]]
-    assert not translator.batches
-
-
 def test_the_nth_of_a_text_joins_the_nth_of_every_sentence(translator: FakeTranslator):
     assert translate(translator, ["One. Two."], 3) == [["ONE. TWO.", "ONE.! TWO.!", "ONE.!! TWO.!!"]]
 
@@ -97,11 +91,6 @@ def test_a_text_of_too_many_parts_is_refused_before_the_model_is_asked(
         translate(translator, [text], is_html=is_html, **limits)
     assert not translator.batches
     assert translate(translator, [text], is_html=is_html, **{name: value + 1 for name, value in limits.items()})
-
-
-def test_a_message_with_cases_is_refused(translator: FakeTranslator):
-    with pytest.raises(UserError, match="ICU"):
-        translate(translator, ["{n, plural, one {a cat} other {cats}}"])
 
 
 def test_every_alternative_has_its_markup_by_its_own_alignment(
