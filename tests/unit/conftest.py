@@ -23,6 +23,7 @@ from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.translate.translator import Translator
+from tests.unit.echo import echo_translator
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"  # of a trained model
 SENTENCES = [
@@ -77,6 +78,12 @@ def bundle_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
 def translator(bundle_folder: Path) -> Translator:
     """The untrained model."""
     return Translator.load(bundle_folder, "cpu")
+
+
+@pytest.fixture
+def echo(tokenizer: Tokenizer) -> Translator:
+    """A translator that translates every text into itself."""
+    return echo_translator(tokenizer, beam=3, batch_tokens=300)
 
 
 class Terminal(io.TextIOWrapper):

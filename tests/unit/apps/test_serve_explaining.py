@@ -26,8 +26,6 @@ def ask(translator: Translator, **sent: Any) -> httpx.Response:
             app.router.lifespan_context(app),
             httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
         ):
-            if not sent:
-                return await client.get("/viewer/attention.js")
             return await client.post("/explain", json=sent)
 
     return asyncio.run(scenario())
@@ -77,10 +75,3 @@ def test_what_is_not_there_is_named(translator: Translator, sent: Any, message: 
     answer = ask(translator, source="The cat.", **sent)
     assert answer.status_code == 400
     assert message in answer.json()["error"]
-
-
-def test_the_viewer_is_served(translator: Translator):
-    answer = ask(translator)
-    assert answer.status_code == 200
-    assert "showAttention" in answer.text
-    assert answer.headers["content-type"].startswith("text/javascript")

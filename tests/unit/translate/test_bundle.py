@@ -132,7 +132,6 @@ def change(folder: Path, **values: object) -> None:
     ("values", "message"),
     [
         ({"architecture": "MarianMTModel"}, "not a model of this program"),
-        ({"architecture": "seq2seq-markov"}, "model.architecture=markov is not known: choose one of transformer"),
         ({"format_version": 2}, "format_version=2, this version reads 1 and 3: use the version that wrote it"),
         (
             {"calibration": dict.fromkeys(("bias", "mean", "total", "length"), math.nan)},

@@ -21,11 +21,6 @@ CHANGES: list[dict[str, Any]] = [{}, {"beam": 1}, {"phrases": ["bola"]}, {"sampl
 CHANGES += [{"no_repeat_ngram": 2}, {"banned": ["la leche"]}, {"prefix": "El gato"}]
 
 
-@pytest.fixture
-def echo(tokenizer) -> Translator:
-    return echo_translator(tokenizer, beam=3, batch_tokens=300)
-
-
 def test_a_search_inside_another_needs_only_the_memory_that_the_other_leaves(echo: Translator):
     model: Any = echo.engine.model  # type: ignore[union-attr]
     translations: list[list[str]] = []

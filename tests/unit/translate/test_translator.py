@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from echo import TEXTS, echo_translator
+from echo import TEXTS
 
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
@@ -15,11 +15,6 @@ from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import load_bundle, save_bundle
 from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS
 from seq2seq.translate.translator import Translator
-
-
-@pytest.fixture
-def echo(tokenizer) -> Translator:
-    return echo_translator(tokenizer, beam=3, batch_tokens=300)
 
 
 def test_translations_come_in_the_order_of_their_texts_whatever_the_lengths(echo):

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import re
 from html.parser import HTMLParser
 
 import pytest
@@ -77,17 +76,6 @@ def test_the_policy_allows_its_own_script_and_styles_only(name: str, request: py
     assert rules.pop("script-src") == (named(page.texts["module"]) if name == "page" else "'none'")
     assert rules == dict.fromkeys(("default-src", "base-uri", "form-action"), "'none'")
     assert not [name for _, attributes in page.elements for name in attributes if name in ("src", "href", "style")]
-
-
-def test_the_page_fetches_nothing_and_turns_no_text_into_html(page: Reader) -> None:
-    code = page.texts["module"] + page.texts["style"]
-    assert not re.findall(
-        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|fetch\(|@import|url\(", code
-    )
-    assert set(re.findall(r"https?://[\w./]+", code)) == {
-        "http://www.w3.org/2000/svg",  # names, not addresses
-        "http://www.w3.org/1998/Math/MathML",
-    }
 
 
 def test_nan_is_refused() -> None:
