@@ -10,7 +10,7 @@ from tests.documented import Command
 
 NOT_RUN = {  # a regular expression of commands, and the reason; the first one that fits holds
     r"^pip install|comet": "installs packages or needs them",
-    r"^(echo|cut|cp|export|rm|find|grep) |^pytest\b": "is a step of the shell around the commands",
+    r"^(echo|cut|cp|export|rm|find|grep|cat|sbatch) |^pytest\b": "is a step of the shell around the commands",
     r"^python -m benchmarks": "measures for many minutes; tests/unit/benchmarks/test_benchmarks.py calls the parts",
     r"^(torchrun|srun)|trainer=(gpu|ddp)|--ray": "needs a cluster or GPUs; tests/unit/apps/distributed has a small one",
     r"argostranslate|^argos-translate": "needs Argos Translate; tests/unit/apps/exchange/test_argos.py reads packages",
@@ -21,7 +21,7 @@ NOT_RUN = {  # a regular expression of commands, and the reason; the first one t
     r"^seq2seq lab": "needs the runs of the lab; tests/unit/apps/lab has runs made up",
     r"seed=1,2,3|max_steps=(300|20000|200000)\b": "trains for long; a shorter form is run",
     r"logger=tensorboard,": "tests/system/test_logging.py runs all loggers and resumes",
-    r"^seq2seq runs A": "compares runs; tests/unit/cli does it",
+    r"^seq2seq runs (A|--seeds)": "compares runs; tests/unit/cli does it",
     r" exported-model| --shortlist ": "needs the file that the command before it writes",
 }
 MODEL = (

@@ -1,6 +1,7 @@
 """The command that lists and compares runs."""
 
 import json
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -24,15 +25,25 @@ _NAMES = {"name", "resume"}  # settings that identify a run
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="NAME", help="Runs to compare. [dim]default: list all[/dim]")
 ]
+Seeds = Annotated[bool, typer.Option("--seeds", help="One row for all runs that differ by seed alone.")]
+Plot = Annotated[Path | None, options.files("--plot", help="PNG file to write: the validation losses of the runs.")]
 Folder = Annotated[Path, options.files("--runs", help="Folder of the runs.")]
 
 
-def runs(names: Names = None, folder: Folder = Path("runs"), as_json: options.AsJson = False) -> None:
+def runs(
+    names: Names = None,
+    folder: Folder = Path("runs"),
+    as_json: options.AsJson = False,
+    seeds: Seeds = False,
+    plot: Plot = None,
+) -> None:
     """List the runs under runs/, or compare some of them.
 
     [bold]seq2seq runs[/bold]   one line for each run, the newest first
 
     [bold]seq2seq runs A B[/bold]   scores, time and size of both runs, and the settings in which the runs differ
+
+    [bold]seq2seq runs --seeds --plot losses.png[/bold]   means ± standard deviations over seeds, and all losses
 
     A run with series=SERIES is called SERIES/NAME. Loss (nats per target token) and BLEU come from the best
     validation by training.monitor. Resume a stopped run with [bold]seq2seq train resume=runs/NAME[/bold].
@@ -40,10 +51,12 @@ def runs(names: Names = None, folder: Folder = Path("runs"), as_json: options.As
     from seq2seq.training.run_files import list_runs
 
     saved = list_runs(folder)
-    if not saved:
+    if not saved and not names:
         raise UserError(f"--runs {folder} has no run: train one with `{train_command()}`")
     chosen = choose(saved, names) if names else saved
-    differing = differing_settings(chosen) if names else {}
+    differing = differing_settings(chosen) if names and not seeds else {}
+    if plot is not None:
+        draw_losses(chosen, plot)
     if as_json:
         entries = [asdict(run) | {"folder": str(run.folder)} for run in chosen]
         if names:
@@ -53,16 +66,20 @@ def runs(names: Names = None, folder: Folder = Path("runs"), as_json: options.As
     else:
         from rich.console import Console
 
-        table = comparison_table(chosen, differing) if names else list_table(saved)
+        table = seeds_table(chosen) if seeds else comparison_table(chosen, differing) if names else list_table(saved)
         Console(width=None if sys.stdout.isatty() else 200).print(table)  # a file or a pipe has no width
 
 
 def choose(saved: Sequence["SavedRun"], names: Sequence[str]) -> list["SavedRun"]:
     """Return the runs of these names or folders, each once."""
+    from seq2seq.training.run_files import read_run
+
     by_name = {key: run for run in saved for key in (run.name, str(run.folder))}
     chosen = {}
     for name in names:
         run = by_name.get(name.rstrip("/"))
+        if run is None and (Path(name) / "config.yaml").is_file():
+            run = read_run(Path(name), name.rstrip("/"))
         if run is None:
             raise UserError(f"there is no run {name}: `seq2seq runs` lists their names")
         chosen[run.name] = run
@@ -106,7 +123,7 @@ def comparison_table(chosen: Sequence["SavedRun"], differing: Mapping[str, Seque
     from rich.filesize import decimal
     from rich.table import Table
 
-    table = Table("", *(run.name for run in chosen), box=None, pad_edge=False, header_style="bold")
+    table = Table("", *(shorten_middle(run.name) for run in chosen), box=None, pad_edge=False, header_style="bold")
     rows = {
         "state": [run.state for run in chosen],
         "updates": [f"{run.updates:,}" for run in chosen],
@@ -124,6 +141,58 @@ def comparison_table(chosen: Sequence["SavedRun"], differing: Mapping[str, Seque
     for key, values in differing.items():
         table.add_row(key, *("null" if value is None else str(value) for value in values))
     return table
+
+
+def seeds_table(chosen: Sequence["SavedRun"]) -> "Table":
+    """Return a table with a line for all runs of the same settings but the seed: means ± sample standard deviations."""
+    from rich.table import Table
+
+    from seq2seq.settings.config import used_settings
+    from seq2seq.settings.loading import load_config
+
+    groups: dict[str, list[SavedRun]] = {}
+    for run in chosen:
+        settings = used_settings(load_config(str(run.folder), [], option=""))
+        alike = {key: value for key, value in settings.items() if key not in (*_NAMES, "seed", "series")}
+        groups.setdefault(json.dumps(alike, sort_keys=True), []).append(run)
+    tests = list(dict.fromkeys(test for run in chosen for test in run.tests))
+    table = Table("runs", "n", "loss", "BLEU", *(f"{test} BLEU" for test in tests), box=None, header_style="bold")
+    for group in groups.values():
+        best = [run.validation for run in group if run.validation]
+        columns = [([each.loss for each in best], 3), ([each.bleu for each in best], 1)]
+        columns += [([run.tests.get(test) for run in group], 1) for test in tests]
+        names = shorten_middle(group[0].name) + (f" and {len(group) - 1} more" if len(group) > 1 else "")
+        table.add_row(names, str(len(group)), *(mean(values, digits) for values, digits in columns))
+    return table
+
+
+def mean(values: Sequence[float | None], digits: int) -> str:
+    """Return the mean of the known values as text, with their sample standard deviation if there are several."""
+    known = [value for value in values if value is not None]
+    deviation = f" ± {statistics.stdev(known):.{digits}f}" if len(known) > 1 else ""
+    return f"{statistics.fmean(known):.{digits}f}{deviation}" if known else ""
+
+
+def draw_losses(chosen: Sequence["SavedRun"], path: Path) -> None:
+    """Draw the validation losses of runs by update as a PNG file."""
+    from matplotlib.figure import Figure
+
+    from seq2seq.training.run_files import losses_by_update
+
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    axes = figure.subplots()
+    for run in chosen:
+        if losses := losses_by_update(run.folder):
+            axes.plot(list(losses), list(losses.values()), marker=".", label=shorten_middle(run.name))
+    axes.set(xlabel="updates", ylabel="loss (nats per target token)")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=110, format="png")
+
+
+def shorten_middle(name: str) -> str:
+    """Return a name of at most 40 characters: of a longer one, its beginning and its end, which tells runs apart."""
+    return name if len(name) <= 40 else f"{name[:19]}…{name[-20:]}"
 
 
 def number(value: float | int | None, digits: int) -> str:

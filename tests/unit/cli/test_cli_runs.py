@@ -103,3 +103,21 @@ def test_runs_are_compared_by_scores_and_by_settings_that_differ(runs: Path, ask
 def test_names_that_are_no_runs_are_refused(runs: Path, ask) -> None:
     assert ask("none")[2] == "error: there is no run none: `seq2seq runs` lists their names\n"
     assert "--runs elsewhere has no run: train one with `python train.py`" in ask("--runs", "elsewhere")[2]
+
+
+def test_seeds_are_one_row_with_mean_and_deviation_and_losses_one_picture(runs: Path, ask, tmp_path: Path) -> None:
+    for seed, bleu in ((1, 30.0), (2, 33.0)):
+        config = settings(d_model=48)
+        config.seed = seed
+        folder = make_run(tmp_path / "elsewhere" / f"{'x' * 40}-seed_{seed}", config, results=6)
+        results = json.loads((folder / "results.json").read_text())
+        results["scores"]["everyday"]["bleu"]["value"] = bleu
+        (folder / "results.json").write_text(json.dumps(results))
+    names = [str(path) for path in sorted((tmp_path / "elsewhere").iterdir())]
+    status, out, err = ask("done", *names, "--seeds", "--plot", "losses.png")
+    assert status == 0, err
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[1][:2] == ["done", "1"]
+    assert lines[2][0].endswith("…xxxxxxxxxxxxx-seed_1")
+    assert lines[2][1:] == ["and", "1", "more", "2", "3.500", "±", "0.000", "20.2", "±", "0.0", "31.5", "±", "2.1"]
+    assert Path("losses.png").read_bytes().startswith(b"\x89PNG")
