@@ -30,9 +30,10 @@ class Progress:
 
     @classmethod
     def start(cls, phrases: Sequence[Sequence[int]]) -> "Progress":
-        """Return the progress of an empty hypothesis; a phrase given twice, or within another, counts once."""
-        unlike = dict.fromkeys(map(tuple, phrases))
-        missing = tuple(one for one in unlike if not any(one != other and _within(one, other) for other in unlike))
+        """Return the progress of an empty hypothesis without phrases that others contain as often as they are given."""
+        given = Counter(map(tuple, phrases))
+        within = {one: sum(given[other] for other in given if one != other and _within(one, other)) for one in given}
+        missing = tuple(chain.from_iterable([one] * count for one, count in given.items() if count > within[one]))
         return cls(missing, (0,) * len(missing))
 
     @cached_property
@@ -53,7 +54,8 @@ class Progress:
     def _after(self, token: int) -> "Progress":
         tails = [(*phrase[:count], token) for phrase, count in zip(self.missing, self.begun, strict=True)]
         begun = [_overlap(tail, phrase) for tail, phrase in zip(tails, self.missing, strict=True)]
-        left = [(phrase, count) for phrase, count in zip(self.missing, begun, strict=True) if count < len(phrase)]
+        each = enumerate(zip(self.missing, begun, strict=True))  # of equal phrases, a token finishes the first
+        left = [(phrase, n % len(phrase)) for i, (phrase, n) in each if n < len(phrase) or phrase in self.missing[:i]]
         return Progress(tuple(phrase for phrase, _ in left), tuple(count for _, count in left))
 
 

@@ -63,10 +63,11 @@ class Glossary:
         return hashlib.blake2b(terms.encode(), digest_size=8).hexdigest()
 
     def translations(self, text: str) -> list[str]:
-        """Return the phrases that the text's translation must contain, in the order of the terms, each once."""
+        """Return the phrases that the translation must contain, one for each term; one in another counts there too."""
         folded = normalise(text).casefold()
         matches = (match for match in self._pattern.finditer(folded) if not any(map(_is_joined, _beside(match))))
-        return list(dict.fromkeys(self._translations[match.group()] for match in matches))
+        phrases = [self._translations[match.group()] for match in matches]
+        return [inner for phrase in phrases for inner in dict.fromkeys(phrases) if f" {inner} " in f" {phrase} "]
 
 
 def _checked(pair: object) -> tuple[str, str]:

@@ -71,7 +71,8 @@ class Segmenter:
             line = first_line + index
             parts, tag_length = self._cut(masked, ids, line, has_phrases=bool(text.phrases))
             for number, (part, part_ids) in enumerate(parts):
-                phrases = [*text.phrases, *(glossary.translations(part.text) if glossary else ())]
+                terms = glossary.translations(part.text) if glossary else []
+                phrases = [*dict.fromkeys(phrase for phrase in text.phrases if phrase not in terms), *terms]
                 required = encode_phrases([part.in_model(part.apply(phrase)) for phrase in phrases], target)
                 begun = part.in_model(part.apply(text.prefix)) if number == 0 else ""
                 prefix = target.encode([begun])[0] if begun else []

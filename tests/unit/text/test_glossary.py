@@ -10,9 +10,11 @@ def test_terms_are_found_as_whole_words_whatever_their_case():
     assert glossary.translations("The BALL is a blue ball, not a football.") == ["pelota", "esfera azul"]
     assert glossary.translations("He writes c++ code with a ball.") == ["C más más", "pelota"]
     glossary = Glossary({"ice cream": "helado", "ñandú 2": "rhea 2", "कम": "less"})
-    assert glossary.translations("Ice  cream, ICE\u00a0CREAM.") == ["helado"]
+    assert glossary.translations("Ice  cream, ICE\u00a0CREAM.") == ["helado", "helado"]
     assert glossary.translations("ice creams, nice cream, ice-cream, ñandú 22, कमी") == []
     assert glossary.translations("Ñandú 2: कम.") == ["rhea 2", "less"]
+    glossary = Glossary({"cat": "gato", "black cat": "gato negro"})
+    assert glossary.translations("The cat, the black cat.") == ["gato", "gato", "gato negro"]
 
 
 def test_a_term_within_a_word_is_not_found_but_one_beside_marks_is():
