@@ -28,6 +28,7 @@ _EMOJI = (
     rf"(?:[\U0001f1e6-\U0001f1ff]{{2}}|[#*0-9]\ufe0f?\u20e3|[{_PICTURES}]"
     rf"(?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff\u20e3\U000e0020-\U000e007f]|\u200d[{_PICTURES}])*+)"
 )
+NO_BREAK = r"(?:[\u00a0\u2007\u202f]|&(?:nbsp|numsp|\#0*+(?:160|8199|8239)|\#[xX]0*+(?:[aA]0|2007|202[fF]));)++"
 _NO_SPACE = r"[^\s<>\"“”«»]"
 FAMILIES = {  # if several match at a position, the first one takes the string
     "symbol": [  # of the text itself, or of a pair that was masked before; and an object of a document
@@ -57,8 +58,9 @@ FAMILIES = {  # if several match at a position, the first one takes the string
         r"%%(?=\W|$)",
         r"\$(?:[a-z_]\w++|[A-Z][A-Z_]++(?!\w))|%[A-Z_]{2,}+%|(?<!\w)__\w++__(?!\w)|@@\w++@@",
         r"\[\[?[a-z]++(?:[_-][a-z0-9]++)++\]?\]",
-        r"\\[nrt](?!\w)",
+        r"\\[nrt](?!\w)|&&",
     ],
+    "number": [rf"(?<!\d)\d{{1,3}}(?:{NO_BREAK}\d{{3}})++(?!\d)"],
     "file": [
         r"(?<![\w/.])(?:~|\.{1,2})?/(?:[\w.+-]++/)++(?:[\w.+-]*[\w+-])?",
         r"(?<![\w/.])/(?:etc|usr|var|tmp|home|opt|bin|dev|proc|mnt|srv|root)\b(?:[\w./+-]*\w)?",
@@ -94,7 +96,7 @@ def any_of(families: Iterable[str]) -> str:
 _PATTERN = re.compile(f"(?:{any_of(FAMILIES)})+")  # {a}{b} is one string
 # What every match has. Most texts have nothing of it, and this pattern is ten times as fast.
 _HINT = re.compile(
-    rf"[⟨\x01`@<&{{$%\\_#+/\u20e3{_PICTURES}]"
+    rf"[⟨\x01`@<&\u00a0\u2007\u202f{{$%\\_#+/\u20e3{_PICTURES}]"
     r"|\(\)|:[^\s:]|\.\w|--[a-z]|[a-z](?=[A-Z])|[A-Z]-?\d|\d-?[A-Z]|\[[a-z\[]"
 )
 SYMBOL = re.compile(r"⟨(\d+)⟩")

@@ -26,7 +26,7 @@ from seq2seq.apps.documents.marked_text import (
 )
 from seq2seq.apps.documents.tag_placement import Alignment, place
 from seq2seq.errors import UserError
-from seq2seq.text.masks import hide
+from seq2seq.text.masks import NO_BREAK, any_of, hide
 from seq2seq.text.sentences import sentence_ends
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ Finish = Callable[[Sequence[Translated]], list[Marked]]
 
 _LETTER = re.compile(r"[^\W\d_]")
 _LINE_ENDS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*")  # with the white space around them
+_LIFTED = re.compile(rf"{any_of(['number'])}|(?P<space>{NO_BREAK})|{KEPT.pattern}")
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0 (§2.2), even escaped
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
@@ -140,7 +141,7 @@ class _Tag:
 
 
 class Lifted:
-    """A text whose pairs of tags, tags that enclose nothing, and comments have become marks.
+    """A text whose pairs of tags, tags that enclose nothing, comments and no-break spaces have become marks.
 
     A tag without its partner stays in the text, because the text is about the tag. All tags stay if the text without
     them would have other kept strings.
@@ -163,8 +164,7 @@ class Lifted:
             start, end = with_space(text, item.start, item.end, at, len(text))
             is_within_line = start > 0 and end < len(text) and "\n" not in (text[start - 1], text[end])
             parts_words = item.name in BREAKS or end - start > item.end - item.start
-            mark = bisect.bisect_left(positions, start)
-            has_marks = mark < len(positions) and positions[mark] <= end
+            has_marks = bisect.bisect_right(positions, item.start) < bisect.bisect_left(positions, end)
             if item.kind is Kind.POINT and is_within_line and parts_words and not has_marks:
                 self._add_text(text[at:start])
                 self._segment.add_break(text[start:end])
@@ -203,8 +203,8 @@ def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
     unpaired: set[int] = set()  # indices of tags
     opened: list[int] = []
     names: Counter[str] = Counter()  # of the open tags
-    for match in KEPT.finditer(text):
-        tag = _TAG.fullmatch(match[0])
+    for match in _LIFTED.finditer(text):
+        tag = _TAG.fullmatch("<br>" if match["space"] else match[0])
         mark = bisect.bisect_right(positions, match.start())
         if tag is None or (mark < len(positions) and positions[mark] < match.end()):
             continue
@@ -229,6 +229,7 @@ def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
 
 def _is_kept_without(tags: list[_Tag], text: str) -> bool:
     """Return whether the text has the same kept strings without the tags: `{<b>x</b>}` would become a placeholder."""
-    spans = list(zip([0, *(tag.end for tag in tags)], [*(tag.start for tag in tags), None], strict=True))
-    joined, hidden = ("".join(each[start:end] for start, end in spans) for each in (text, hide(text, OBJECT)))
+    gaps = [*(" " if tag.name in BREAKS else "" for tag in tags), ""]
+    spans = list(zip([0, *(tag.end for tag in tags)], [*(tag.start for tag in tags), None], gaps, strict=True))
+    joined, hidden = ("".join(each[i:j] + gap for i, j, gap in spans) for each in (text, hide(text, OBJECT)))
     return hide(joined, OBJECT) == hidden

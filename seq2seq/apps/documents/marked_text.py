@@ -10,6 +10,7 @@ from seq2seq.text.masks import any_of
 
 OBJECT = "\1"  # before and after the number of markup that is read like a word, such as code; no document contains it
 KEPT = re.compile(f"({any_of(['symbol', 'code', 'tag', 'placeholder'])})")  # strings that make up a document's syntax
+SPACES = re.compile(r"[^\S   ]+")  # white space that is not no-break
 _OBJECT = re.compile(rf"{OBJECT}(\d+){OBJECT}")
 VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")  # tags that enclose nothing
 BREAKS = ("br", "hr")  # tags that separate words as white space does

@@ -3,8 +3,8 @@
 Every word of the translation belongs to the innermost pair of tags around the word that it is aligned with; a word
 without an alignment belongs to what encloses both of its neighbours. A pair of tags goes around its longest run of
 words. If it has none, it goes around the word at the same relative position, or encloses nothing if another pair has
-that word. A tag without text goes before the word that is aligned with the next source word. Every tag stays within the
-tags that enclose it.
+that word. A tag without text goes before the word that is aligned with the next source word, or after the number that
+it follows. Every tag stays within the tags that enclose it. Numbers are aligned with the same numbers.
 """
 
 import bisect
@@ -21,6 +21,7 @@ Span = tuple[int, int]
 _LETTER = re.compile(rf"[^\W_]|{OBJECT}")
 _WORD = re.compile(r"\S+")
 _PART = re.compile(rf"{OBJECT}\d+{OBJECT}|[^{OBJECT}]+")
+_NO_DIGIT = re.compile(rf"[^\d{OBJECT}]+")
 _CORE = re.compile(r"[\"'“«‘(\[¿¡]*(.+?)[.,;:!?…\"'”»’)\]]*", re.DOTALL)  # a word between its punctuation
 
 
@@ -139,6 +140,13 @@ class _Placing:
         }
         if not origins and words:
             origins = {word: (2 * word + 1) * len(words) // (2 * len(translated)) for word in range(len(translated))}
+        by_digits: dict[str, list[int]] = {}  # words of the source, the last first
+        for word in reversed(range(len(words))):
+            by_digits.setdefault(_NO_DIGIT.sub("", source[slice(*words[word])]), []).append(word)
+        for word, span in enumerate(translated):
+            digits = _NO_DIGIT.sub("", translation[slice(*span)])
+            if digits and by_digits.get(digits):
+                origins[word] = by_digits[digits].pop()
         objects = {part[0]: innermost[part.start()] for part in _PART.finditer(source) if part[0][0] == OBJECT}
         source_parts = [list(_PART.finditer(source, *word)) for word in words]
         self.parts: list[Span] = []
@@ -201,9 +209,11 @@ class _Placing:
         else:
             after, before = self.aligned[start], self.aligned[start - 1]
             later, earlier = bisect.bisect_left(after, low), bisect.bisect_left(before, high) - 1
-            if later < len(after) and after[later] < high:
+            is_after = earlier >= 0 and before[earlier] >= low
+            is_after_number = is_after and self.source[self.anchors[start - 1]].isdigit()
+            if later < len(after) and after[later] < high and not is_after_number:
                 position = after[later]
-            elif earlier >= 0 and before[earlier] >= low:
+            elif is_after:
                 position = before[earlier] + 1
         return position, position
 

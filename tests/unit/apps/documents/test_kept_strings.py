@@ -40,6 +40,20 @@ def test_a_sentence_whose_syntax_the_model_loses_stays(kept: str, caplog: pytest
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "translation", "expected"),
+    [
+        ("It weighs 5\u00a0kg today", "Hoy pesa 5 kg", "Hoy pesa 5\u00a0kg"),
+        ("It weighs 5&nbsp;kg today", "Hoy pesa 5 kg", "Hoy pesa 5&nbsp;kg"),
+        ("5\u202fMB of 20\u00a0MB", "De 20 MB, 5 MB", "De 20\u00a0MB, 5\u202fMB"),
+        ("some 10\u202f000\u00a0km away", "a unos 10\u202f000 km", "a unos 10\u202f000\u00a0km"),
+        ("Mr.\u00a0Smith", "Sr. Smith", "Sr.\u00a0Smith"),
+    ],
+)
+def test_a_no_break_space_stays_beside_its_number(text: str, translation: str, expected: str):
+    assert translate_texts([text], through(lambda _: translation)) == [expected]
+
+
 @pytest.mark.parametrize("text", ["100% sure", "a < b > c", "5 $ or $5", "AT&T", "it's 50%.", "a = b; c", "me@home"])
 def test_what_only_looks_like_a_placeholder_is_translated(text: str):
     assert translate_texts([text], upper) == [text.upper()]
