@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from seq2seq.apps.documents.in_place import Passage, splicing_document
-from seq2seq.apps.documents.marked_text import BREAKS, VOID, Document, Kind, Marked, MarkedSegment, with_space
+from seq2seq.apps.documents.marked_text import BREAKS, SPACES, VOID, Document, Kind, Marked, MarkedSegment, with_space
 from seq2seq.errors import UserError
 
 _INLINE = re.compile(
@@ -13,6 +13,14 @@ _INLINE = re.compile(
     "span|strike|strong|sub|sup|time|tt|u|var|wbr"
 )
 _UNTRANSLATED = re.compile("code|kbd|math|pre|samp|script|style|svg|template|textarea|tt|var")
+_ENDING = re.compile(  # an element whose end tag may be left out, and one that ends it (HTML, section 13.1.2.4)
+    "p (?:address|article|aside|blockquote|center|details|dialog|dir|div|d[dlt]|fieldset|figcaption|figure|footer|form|"
+    "h[1-6]|header|hgroup|hr|li|main|menu|nav|ol|p|pre|search|section|summary|table|ul)|li li|d[dt] d[dt]|"
+    "head (?:head|body)|option (?:option|optgroup|hr)|optgroup (?:optgroup|hr)|t[dh] t[dh]|t[dhr] tr|"
+    "t(?:[dhr]|body|foot|head) t(?:body|foot|head)|(?:caption|colgroup) (?:caption|colgroup|t(?:[dhr]|body|foot|head))"
+)
+_MAX_DEPTH = 100  # open elements among which a tag ends one
+_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++)))?+""")
 _ENTITY = "wbr"  # entities of spaces and invisible characters are treated as this tag
 _RAW = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in ("script", "style")}
 _CHARSET = re.compile(r"<meta\b[^<>]*\bcharset\s*+=\s*+[\"']?+\s*+([\w-]+)", re.IGNORECASE)
@@ -24,7 +32,8 @@ _MARKUP = re.compile(
     | </(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
     | <(?P<start>[A-Za-z][^\s/>]*+)
       (?:[^>=/]++|/(?!>)|=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)*+(?P<slash>/)?(?:>|\Z)
-    | (?P<entity>&(?:nbsp|ensp|emsp|thinsp|zwj|zwnj|shy|lrm|rlm|\#160|\#173|\#[xX][aA][0dD])(?![\w.-]);?)""",
+    | (?P<entity>&(?:nbsp|numsp|ensp|emsp|thinsp|zwj|zwnj|shy|lrm|rlm|\#0*+(?:160|173|8199|8239)
+      |\#[xX]0*+(?:[aA][0dD]|2007|202[fF]))(?![\w.-]);?)""",
     re.VERBOSE | re.DOTALL,
 )
 
@@ -57,26 +66,41 @@ def _write(passage: Passage, translation: Marked) -> str:
 def _find_texts(text: str) -> list[list[Token]]:
     """Return a document's texts as lists of tokens; an untranslated inline element is one token, of kind object."""
     segments: list[list[Token]] = [[]]
-    skipped, depth = "", 0  # the outermost open element that is not translated, and how many of its name are open
+    elements, now = [("", True)], True  # the open elements, and whether the text of each is translated
     for kind, tag, start, end in _tokenize(text):
-        if depth:
-            if tag == skipped:
-                depth += {"start": 1, "end": -1}.get(kind, 0)
-            if segments[-1]:
-                segments[-1][-1] = *segments[-1][-1][:3], end
-            continue
         is_block = kind in ("start", "end", "empty") and not _INLINE.fullmatch(tag)
-        if is_block:
+        before, now = now, _follow(elements, kind, tag, text[start:end])
+        if not before and segments[-1]:
+            segments[-1][-1] = *segments[-1][-1][:3], end
+        is_left = now and not before and (is_block or kind == "start")  # an untranslated element that may go on
+        if is_left:
+            segments[-1][-1:] = []
+        if is_left or (before and (is_block or (not now and kind == "end"))):
             segments.append([])
-        if kind == "start" and not VOID.fullmatch(tag) and _is_untranslated(tag, text[start:end]):
-            skipped, depth = tag, 1
-            kind = "object"
-        if not is_block:
-            segments[-1].append((kind, tag, start, end))
-    if depth and segments[-1]:  # an element that is not closed: no text can follow it
+        elif before:
+            segments[-1].append((kind if now else "object", tag, start, end))
+    if not now and segments[-1]:  # an element that is not closed: no text can follow it
         segments[-1].pop()
     trimmed = [_trim(segment, text) for segment in segments]
     return [segment for segment in trimmed if any(kind == "text" for kind, *_ in segment)]
+
+
+def _follow(elements: list[tuple[str, bool]], kind: str, tag: str, markup: str) -> bool:
+    """Change the open elements, of the inline ones those that matter, at a tag; return whether text is translated."""
+    is_inline = bool(_INLINE.fullmatch(tag))
+    for index in range(len(elements) - 1, max(len(elements) - _MAX_DEPTH, 0), -1):
+        name = elements[index][0]
+        if name == tag if kind == "end" else _ENDING.fullmatch(f"{name} {tag}"):
+            del elements[index:]
+        if is_inline or (
+            name == tag if kind == "end" else not (_ENDING.fullmatch(f"{name} {name}") or _INLINE.fullmatch(name))
+        ):
+            break
+    if kind == "start" and not VOID.fullmatch(tag):
+        is_translated = _is_translated(tag, markup, elements[-1][1])
+        if not is_inline or is_translated != elements[-1][1] or elements[-1][0] == tag:
+            elements.append((tag, is_translated))
+    return elements[-1][1]
 
 
 def _trim(segment: list[Token], text: str) -> list[Token]:
@@ -105,7 +129,7 @@ def _read(text: str, tokens: list[Token]) -> Passage:
         is_alone = kind in ("empty", "other") or (kind != "object" and VOID.fullmatch(tag))
         is_cut_short = text[first] == "&" and text[last - 1] != ";"  # an entity without its semicolon
         begin, finish = with_space(text, first, last, last_end, end, str.isspace) if is_alone else (first, last)
-        segment.add_text(re.sub(r"\s+", " ", html.unescape(text[last_end:begin])))
+        segment.add_text(SPACES.sub(" ", html.unescape(text[last_end:begin])))
         markup = text[begin:last] + ";" * is_cut_short + text[last:finish]
         last_end = finish
         if kind == "object":
@@ -116,7 +140,7 @@ def _read(text: str, tokens: list[Token]) -> Passage:
             segment.add_break(markup)
         else:
             segment.add_mark(Kind.POINT, markup)
-    segment.add_text(re.sub(r"\s+", " ", html.unescape(text[last_end:end])))
+    segment.add_text(SPACES.sub(" ", html.unescape(text[last_end:end])))
     return Passage(start, end, segment)
 
 
@@ -149,6 +173,11 @@ def _tokenize(text: str) -> list[Token]:
     return [*tokens, ("text", "", start, len(text))] if start < len(text) else tokens
 
 
-def _is_untranslated(name: str, tag: str) -> bool:
-    attribute = re.search(r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=\s*[\"'][^\"']*\bnotranslate\b", tag, re.IGNORECASE)
-    return bool(attribute or _UNTRANSLATED.fullmatch(name))
+def _is_translated(name: str, tag: str, is_inherited: bool) -> bool:
+    attributes: dict[str, str] = {}
+    for match in _ATTRIBUTE.finditer(tag) if "translate" in tag.lower() else ():
+        attributes.setdefault(match[1].lower(), (match[2] or match[3] or match[4] or "").lower())
+    value, is_code = attributes.get("translate"), bool(_UNTRANSLATED.fullmatch(name))
+    if value in ("", "yes") and (not is_code or _INLINE.fullmatch(name)):
+        return True
+    return is_inherited and not (is_code or value == "no" or "notranslate" in attributes.get("class", "").split())
