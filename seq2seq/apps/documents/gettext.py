@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import polib
 
+from seq2seq.apps.documents.accelerators import lift, put_back
 from seq2seq.apps.documents.in_place import splice
 from seq2seq.apps.documents.marked_text import Document, Marked
 from seq2seq.errors import UserError
@@ -16,7 +17,9 @@ log = logging.getLogger(__name__)
 _STRING = r'\s*".*"'
 _MSGSTR = re.compile(rf"^[ \t]*msgstr(?:\[\d+\])?{_STRING}(?:(?:\s*msgstr\[\d+\])?{_STRING})*", re.MULTILINE)
 _HEADER = re.compile(r'^[ \t]*msgid\s*""\s*^(?=[ \t]*msgstr)', re.MULTILINE)
-_LANGUAGE = re.compile(r'((?:"|\\n)Language:)[^"\\]*')
+_FIELD = r'((?:"|\\n){}:)[^"\\]*'  # of the header
+_NUM_FORMS = re.compile(r"Plural-Forms:\s*nplurals\s*=\s*([1-9])\b")
+_TWO_FORMS = "nplurals=2; plural=(n != 1);"  # of Spanish, and of most languages of Western Europe
 _FUZZY_LINE = re.compile(r"^[ \t]*#(?:\||,[ \t]*fuzzy[ \t]*\r?$).*\n", re.MULTILINE)  # with the previous source
 _FUZZY = re.compile(r"^([ \t]*#(?:,.*)?),[ \t]*fuzzy(?![\w-])", re.MULTILINE)  # among other flags
 _CHARSET = re.compile(r"charset=(?!CHARSET|utf-?8)([\w-]+)", re.IGNORECASE)
@@ -33,21 +36,23 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     """Read entries without a translation or with a fuzzy one.
 
     The translation of the singular becomes the first of several plural forms; the translation of the plural becomes
-    all other forms. If there is something to translate, the header's language changes.
+    all other forms. If there is something to translate, the header gets the language and, if it has none, plural forms.
 
     Raises:
-        UserError: text is no PO catalogue, is not in UTF-8, has plurals but no number of plural forms, or, when
-            writing, cannot be kept intact.
+        UserError: text is no PO catalogue, is not in UTF-8, or, when writing, cannot be kept intact.
     """
     catalogue = _parse(text)
     charset = _CHARSET.search(catalogue.metadata.get("Content-Type", ""))
     if charset:
         raise UserError(f"it declares charset={charset[1]}, expected UTF-8: convert it with msgconv -t UTF-8")
     entries = [entry for entry in catalogue if not (entry.obsolete or entry.translated())]
-    num_forms = _num_forms(catalogue) if any(entry.msgid_plural for entry in entries) else 0
+    forms = _NUM_FORMS.search(f"Plural-Forms:{catalogue.metadata.get('Plural-Forms')}")
+    num_forms = int(forms[1]) if forms else 2
+    if not forms and any(entry.msgid_plural for entry in entries):
+        log.warning("its header has no plural forms: %s is written, as for English and Spanish", _TWO_FORMS)
 
     def write(translations: Sequence[Marked]) -> str:
-        remaining, changed = (_Text(translation.text) for translation in translations), []
+        remaining, changed = (_Text(put_back(translation.text)) for translation in translations), []
         for entry in entries:
             new = [next(remaining) for _ in _sources(entry)]
             if not all(map(functools.partial(_is_format_kept, entry), _sources(entry), new)):
@@ -65,7 +70,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
             raise UserError("it cannot be written so that it is read back the same: clean it with msgcat")
         return written
 
-    return Document([Marked(source) for entry in entries for source in _sources(entry)], write)
+    return Document([Marked(lift(source)) for entry in entries for source in _sources(entry)], write)
 
 
 def _parse(text: str) -> polib.POFile:
@@ -80,9 +85,12 @@ def _replacements(text: str, entries: list[polib.POEntry], language: str) -> Ite
     header = _HEADER.search(text)
     if header:
         strings = _msgstr(text, header.end())
-        new, count = _LANGUAGE.subn(rf"\1 {language}", strings[0])
-        if not count:
-            new += f'{_line_end(strings[0])}"Language: {language}\\n"'
+        fields, new = {"Language": language}, strings[0].replace("charset=CHARSET", "charset=UTF-8")
+        if not _NUM_FORMS.search(new) and ("Plural-Forms:" in new or any(entry.msgid_plural for entry in entries)):
+            fields["Plural-Forms"] = _TWO_FORMS
+        for name, value in fields.items():
+            new, count = re.subn(_FIELD.format(name), rf"\1 {value}", new)
+            new += "" if count else f'{_line_end(strings[0])}"{name}: {value}\\n"'
         yield *strings.span(), new
     line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
     for entry in entries:
@@ -119,10 +127,3 @@ def _is_format_kept(entry: polib.POEntry, source: str, translation: str) -> bool
     """Return whether a translation has the percent signs and braces of its source, if a program formats the text."""
     is_format = any(flag.endswith("-format") and not flag.startswith("no-") for flag in entry.flags)
     return not is_format or sorted(re.findall("[%{}]", source)) == sorted(re.findall("[%{}]", translation))
-
-
-def _num_forms(catalogue: polib.POFile) -> int:
-    count = re.match(r"\s*nplurals\s*=\s*([1-9])\b", catalogue.metadata.get("Plural-Forms", ""))
-    if count is None:
-        raise UserError("it has plurals, but its header no Plural-Forms: add it, such as nplurals=2; plural=(n != 1);")
-    return int(count[1])

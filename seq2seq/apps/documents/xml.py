@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seq2seq.apps.documents.accelerators import lift, put_back
 from seq2seq.apps.documents.in_place import Passage, splice
 from seq2seq.apps.documents.marked_text import Document, Kind, Marked, MarkedSegment, with_space
 from seq2seq.apps.documents.xml_tree import Element, parse
@@ -13,7 +14,7 @@ from seq2seq.errors import UserError
 
 _WRAPPING = ("g", "mrk", "pc", "hi")  # inline elements that hold text; all others hold code
 _OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")  # pairs of code that begin and end a span
-_OPEN_STATES = ("new", "initial", "needs-translation")  # of a target that is not translated yet
+_OPEN_STATE = re.compile("new|initial|needs-.*")  # of a target that is not translated yet, or no longer right
 _ENCODING = re.compile(rb"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([\w.-]+)""")
 
 Replacement = tuple[int, int, str]  # where a part of the document begins and ends, and its new text
@@ -44,11 +45,11 @@ def read_xliff(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
     targets = []
     for unit in root.find("trans-unit", "segment"):
         source, target = unit.child("source"), unit.child("target")
-        state = (unit if is_version_2 or target is None else target).attributes.get("state")
-        is_finished = target is not None and target.has_text() and state not in _OPEN_STATES
+        state = (unit if is_version_2 or target is None else target).attributes.get("state", "")
+        is_finished = target is not None and target.has_text() and not _OPEN_STATE.fullmatch(state)
         if source is None or is_finished or not unit.is_translated:
             continue
-        if is_version_2 and state in _OPEN_STATES:
+        if is_version_2 and _OPEN_STATE.fullmatch(state):
             changes.append(_new_tag(unit, r"""(\sstate\s*=\s*["'])[^"']*""", r"\1translated"))
         template = unit.child("seg-source") or source
         opening, closing = template.tags("target")
@@ -121,7 +122,7 @@ def _read(text: str, element: Element, segment: MarkedSegment[str]) -> None:
     """Add an element's content to a segment; line ends stay only if the document preserves white space."""
     for node in element.content:
         if isinstance(node, str):
-            segment.add_text(node if element.is_preserved else re.sub(r"\s*\n\s*", " ", node))
+            segment.add_text(lift(node if element.is_preserved else re.sub(r"[ \t\r]*\n[ \t\r\n]*", " ", node)))
         elif node.name in _WRAPPING and node.is_translated and node.content_end < node.end:
             segment.add_mark(Kind.OPEN, node.tag)
             _read(text, node, segment)
@@ -141,7 +142,7 @@ def _document(text: str, encoding: str, targets: list[Target], changes: list[Rep
         for target, translation in zip(targets, translations, strict=True):
             parts = [target.before]
             for part, markup in target.segment.fill(translation):
-                escaped = html.escape(part, quote=False).replace("\r", "&#13;")
+                escaped = html.escape(put_back(part), quote=False).replace("\r", "&#13;")
                 parts += [escaped.replace("\n", line_end), markup or ""]
             replacements.append((target.start, target.end, "".join([*parts, target.after])))
         return splice(text, sorted(replacements)).encode(encoding, "xmlcharrefreplace")

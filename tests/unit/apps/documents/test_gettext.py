@@ -64,6 +64,37 @@ def test_every_plural_form_is_filled(run: Run, count: int, forms: list[str]):
     assert found.split('files"\n')[1].splitlines() == filled
 
 
+@pytest.mark.parametrize("field", ["", '"Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"\n'])
+def test_a_template_gets_the_plural_forms_that_it_lacks(run: Run, field: str, caplog: pytest.LogCaptureFixture):
+    found = run(".po", HEADER.replace("UTF-8", "CHARSET") + field + PLURAL + 'msgstr[1] ""\n')
+    assert found.endswith('files"\nmsgstr[0] "FILE"\nmsgstr[1] "FILES"\n')
+    assert found.count("charset=UTF-8") == found.count('"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n') == 1
+    assert caplog.messages == [
+        "its header has no plural forms: nplurals=2; plural=(n != 1); is written, as for English and Spanish"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("_File", "Archivo", "_Archivo"),
+        ("Save &As…", "Guardar como…", "Gu&ardar como…"),
+        ("~Edit", "Editar", "~Editar"),
+        ("E_xit", "¡Salir!", "¡_Salir!"),
+        ("E&xit", "Exit", "E&xit"),
+        ("_Open %s", "Abrir %s u otro", "Abrir %s u _otro"),
+        ("Find && &Replace", "Buscar && reemplazar", "Buscar && &reemplazar"),
+        ("R&D, AT&T", "R&D, AT&T", "R&D, AT&T"),
+        ("a & b", "a & b", "a & b"),
+        ("the snake_case", "el snake_case", "el snake_case"),
+        ("&quot;Yes&quot; ~/bin", "&quot;Sí&quot; ~/bin", "&quot;Sí&quot; ~/bin"),
+    ],
+)
+def test_the_mark_of_a_key_goes_before_a_letter(run: Run, source: str, translation: str, expected: str):
+    found = run(".po", HEADER + f'\nmsgid "{source}"\nmsgstr ""\n', lambda texts: [translation for _ in texts])
+    assert found.endswith(f'msgstr "{expected}"\n')
+
+
 def test_a_text_that_is_a_path_is_not_opened(run: Run, tmp_path: Path) -> None:
     secret = tmp_path / "secret.po"
     secret.write_text('msgid ""\nmsgstr ""\n\nmsgid "password"\nmsgstr "hunter2"\n', encoding="utf-8")
@@ -75,7 +106,6 @@ def test_a_text_that_is_a_path_is_not_opened(run: Run, tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('msgid "a\nnonsense', "it is no PO catalogue: Syntax error"),
-        (HEADER + PLURAL, "it has plurals, but its header no Plural-Forms: add it"),
         (HEADER.replace("UTF-8", "ISO-8859-1"), "it declares charset=ISO-8859-1, expected UTF-8: convert it"),
     ],
 )

@@ -48,6 +48,25 @@ def test_xliff_gets_the_targets_it_lacks(run: Run):
     assert run(".xliff", after, lambda texts: ["again" for _ in texts]) == after
 
 
+@pytest.mark.parametrize(
+    ("states", "is_kept"),
+    [
+        ("new needs-translation needs-l10n needs-adaptation needs-review-translation needs-review-l10n", False),
+        ("translated signed-off final x-own", True),
+    ],
+)
+def test_a_stale_target_is_translated_where_its_state_asks_for_it(run: Run, states: str, is_kept: bool):
+    unit = '<trans-unit><source>&amp;Old</source><target state="{}">x</target></trans-unit>'
+    units = [unit.format(state) for state in states.split()]
+    after = (
+        units
+        if is_kept
+        else ["<trans-unit><source>&amp;Old</source><target>&amp;OLD</target></trans-unit>"] * len(units)
+    )
+    text = '<xliff><file target-language="es">{}</file></xliff>'
+    assert run(".xlf", text.format("".join(units))) == text.format("".join(after))
+
+
 def test_xliff_of_version_2_is_translated_by_segment(run: Run):
     text = (
         '<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en"{0}><file id="f"><unit id="1">'
