@@ -7,7 +7,7 @@ change whatever the model says:
 - XLIFF: elements `target` with the white space before them, `target-language`, `trgLang` and the states of version 2
 - TMX: units `tuv` in the target language with the white space before them
 - HTML: the attribute `lang` of `html`
-- Markdown, SubRip: nothing
+- Markdown, SubRip, WebVTT: nothing
 """
 
 import codecs
@@ -28,7 +28,7 @@ from seq2seq.errors import UserError
 
 TIMED_BYTES = 10_000  # size from which the time of a file is reported: smaller files measure the constant cost
 FORMATS = {".htm": "HTML", ".html": "HTML", ".md": "Markdown", ".markdown": "Markdown", ".po": "PO", ".srt": "SubRip"}
-FORMATS |= {".xliff": "XLIFF", ".xlf": "XLIFF", ".tmx": "TMX"}
+FORMATS |= {".vtt": "WebVTT", ".xliff": "XLIFF", ".xlf": "XLIFF", ".tmx": "TMX"}
 ADDED = {
     "HTML": rb"(?i)(?<=<html)\b[^>]*",
     "PO": rb'(?m)^[ \t]*msgstr(?:\[\d+\])?\s*".*"(?:\s*(?:msgstr\[\d+\])?\s*".*")*|^#\|.*\n|^#, fuzzy\r?\n|, *fuzzy\b',

@@ -28,6 +28,7 @@ _EMOJI = (
     rf"(?:[\U0001f1e6-\U0001f1ff]{{2}}|[#*0-9]\ufe0f?\u20e3|[{_PICTURES}]"
     rf"(?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff\u20e3\U000e0020-\U000e007f]|\u200d[{_PICTURES}])*+)"
 )
+OBJECT = "\1"  # before and after the number of markup that is read like a word, such as code; no document contains it
 NO_BREAK = r"(?:[\u00a0\u2007\u202f]|&(?:nbsp|numsp|\#0*+(?:160|8199|8239)|\#[xX]0*+(?:[aA]0|2007|202[fF]));)++"
 _NO_SPACE = r"[^\s<>\"“”«»]"
 FAMILIES = {  # if several match at a position, the first one takes the string

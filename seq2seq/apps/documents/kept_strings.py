@@ -12,21 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from seq2seq.apps.documents.marked_text import (
-    BREAKS,
-    KEPT,
-    OBJECT,
-    VOID,
-    Kind,
-    Mark,
-    Marked,
-    MarkedSegment,
-    join,
-    with_space,
-)
+from seq2seq.apps.documents.marked_text import BREAKS, KEPT, VOID, Kind, Mark, Marked, MarkedSegment, join, with_space
 from seq2seq.apps.documents.tag_placement import Alignment, place
 from seq2seq.errors import UserError
-from seq2seq.text.masks import NO_BREAK, any_of, hide
+from seq2seq.text.masks import NO_BREAK, OBJECT, any_of, hide
 from seq2seq.text.sentences import sentence_ends
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import AnyStr, Generic, TypeVar
 
-from seq2seq.text.masks import any_of
+from seq2seq.text.masks import OBJECT, any_of
 
-OBJECT = "\1"  # before and after the number of markup that is read like a word, such as code; no document contains it
 KEPT = re.compile(f"({any_of(['symbol', 'code', 'tag', 'placeholder'])})")  # strings that make up a document's syntax
 SPACES = re.compile(r"[^\S   ]+")  # white space that is not no-break
 _OBJECT = re.compile(rf"{OBJECT}(\d+){OBJECT}")

@@ -117,46 +117,14 @@ def test_every_line_keeps_its_own_line_end(tmp_path: Path, name: str, text: str)
 
 
 SYNTAX = [  # what a translation may be, and a format must not take for its own syntax
-    *(
-        "a --> b",
-        "00:00:05,000 --> 00:00:06,000",
-        "uno\n\n3\n00:05.000 --> 00:06.000\ndos",
-        "x < y > z",
-        "< \n\n >",
-        "<3",
-    ),
-    *(
-        "a <b",
-        "NOTE",
-        "R & D",
-        "]]>",
-        "<!--",
-        'say "hi"\\',
-        "100 % da",
-        "{ a",
-        "# uno",
-        "- uno",
-        "1. uno",
-        "> uno",
-        ">>",
-    ),
-    *(
-        "a | b",
-        "```",
-        "---",
-        "uno\n===",
-        "[a]: b",
-        "",
-        " \u00a0",
-        "a\0b\x1bc\ufffe",
-        "a\ud800",
-        "a\u2028\x85\x0cb",
-        "42",
-    ),
-]
+    "a --> b", "00:00:05,000 --> 00:00:06,000", "uno\n\n3\n00:05.000 --> 00:06.000\ndos", "x < y > z", "< \n\n >",
+    "<3", "a <b", "NOTE", "R & D", "]]>", "<!--", 'say "hi"\\', "100 % da", "{ a", "# uno", "- uno", "1. uno",
+    "> uno", ">>", "a | b", "```", "---", "uno\n===", "[a]: b", "", " \u00a0", "a\0b\x1bc\ufffe", "a\ud800",
+    "a\u2028\x85\x0cb", "42",
+]  # fmt: skip
 DOCUMENTS = {
-    ".srt": "1\n00:00:01,000 --> 00:00:02,000\none\n\n2\n00:00:03,000 --> 00:00:04,000\ntwo\nlines\n",
-    ".vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\none\n\n00:03.000 --> 00:04.000\ntwo\nlines\n",
+    ".srt": "1\n00:00:01,000 --> 00:00:02,000\n♪ one ♪\n\n2\n00:00:03,000 --> 00:00:04,000\ntwo\nlines\n",
+    ".vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\n♪ one ♪\n\n00:03.000 --> 00:04.000\ntwo\nlines\n",
     ".po": 'msgid ""\nmsgstr ""\n"Language: en\\n"\n\nmsgid "one"\nmsgstr ""\n\n#, c-format\nmsgid "two"\nmsgstr ""\n',
     ".html": "<p>one</p><p>two <b>lines</b></p>",
     ".md": "# one\n\ntwo *lines*\n\n- three\n\n| a | b |\n|---|---|\n| c | d |\n\nhard  \nbreak\n",
@@ -186,5 +154,5 @@ def test_a_translation_is_never_syntax_of_the_format(run, name: str, translation
     if name != ".md" and len(after) <= 2:  # whose backslashes are read as objects
         plain = " ".join(re.sub("[\0\x1b\ufffe\ud800]", "", translation).split())
         texts = {" ".join(unescape(segment.text).split()) for segment in after}
-        dashes = {"", plain[1:].strip(), plain.strip("-")}  # before and after a speaker's dash, or in another tag
+        dashes = {"", plain[1:].strip(), plain.strip("-]")}  # before and after a speaker's dash, or in another tag
         assert texts <= {plain, *dashes, *(segment.text for segment in before), "one", "two", *plain.split(maxsplit=1)}

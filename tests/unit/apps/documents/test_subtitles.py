@@ -60,6 +60,50 @@ def test_the_dash_before_a_speaker_is_not_translated(run: Run):
     model.assert_called_once_with(["Hi.", "Bye."])
 
 
+@pytest.mark.parametrize(
+    ("text", "texts"),
+    [
+        ("- Hi. - Bye.", ["Hi.", "Bye."]),
+        ("[door opens]\nWho is it?", ["door opens", "Who is it?"]),
+        ("<i>[door opens]</i> Who is it? [bang]", ["door opens", "Who is it?", "bang"]),
+        ("(laughs)\nI (really) do (so)", ["laughs", "I (really) do (so)"]),
+        ("♪ La la\nla ♪\nHi. ♪♪", ["La la la", "Hi."]),
+        ("ANN: Hi,\nthere.\nMR. LEE 2: Note: bye.", ["Hi, there.", "Note: bye."]),
+        ("{\\an8}>> ANN: [sighs] Hi.", ["sighs", "Hi."]),
+        ("5\u00a0kg\nof it", ["5 kg of it"]),
+    ],
+)
+def test_marks_of_speakers_sounds_and_songs_are_not_translated(run: Run, text: str, texts: list[str]):
+    model, cue = Mock(side_effect=list), "1\n00:00:01,000-->00:00:02,000\n{}\n"
+    assert run(".srt", cue.format(text), model) == cue.format(text)
+    model.assert_called_once_with(texts)
+
+
+@pytest.mark.parametrize(
+    ("cues", "translation", "expected"),
+    [
+        (["I have lived here", "since then."], "Vivo aquí desde entonces.", ["Vivo aquí desde", "entonces."]),
+        (
+            ["<i>I saw John</i>", "<i>Smith\nand you.</i>"],
+            "Vi a John Smith y a ti.",
+            ["<i>Vi a John</i>", "<i>Smith y\na ti.</i>"],
+        ),
+        (["One,", "two", "and three."], "Uno, dos y tres.", ["Uno,", "dos", "y tres."]),
+        (["One.", "Two."], "Uno.", ["Uno.", "Uno."]),
+        (["TITLE", "One."], "Uno.", ["Uno.", "Uno."]),
+        (["One", "- two"], "Uno.", ["Uno.", "- Uno."]),
+    ],
+)
+def test_a_sentence_in_several_cues_is_translated_as_one_and_cut(
+    run: Run, cues: list[str], translation: str, expected: list[str]
+):
+    def write(texts: list[str]) -> str:
+        times = ("00:00:01,000 --> 00:00:02,000", "00:00:02,000 --> 00:00:03,000", "00:00:03,000 --> 00:00:04,000")
+        return "\n".join(f"{time}\n{text}\n" for time, text in zip(times, texts, strict=False))
+
+    assert run(".srt", write(cues), lambda texts: [translation for _ in texts]) == write(expected)
+
+
 def test_windows_line_ends_and_a_byte_order_mark_stay(run: Run):
     text = "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\none\r\n"
     assert run(".srt", text) == text.replace("one", "ONE")
@@ -82,10 +126,10 @@ def test_a_file_of_another_form_is_refused(run: Run, ending: str, text: str, mes
 
 
 def test_text_behind_a_blank_line_in_a_subtitle_is_translated_too(run: Run):
-    text = "1\n00:00:01,000 --> 00:00:02,000\none\n\ntwo\nthree\n\n2\n00:00:03,000 --> 00:00:04,000\nfour\n"
+    text = "1\n00:00:01,000 --> 00:00:02,000\none\n\ntwo\nthree\n\n2\n00:00:03,000 --> 00:00:04,000\nFour\n"
     model = Mock(side_effect=list)
     assert run(".srt", text, model) == text
-    model.assert_called_once_with(["one", "two three", "four"])
+    model.assert_called_once_with(["one", "two three", "Four"])
 
 
 def test_a_subtitle_may_follow_without_a_blank_line(run: Run):
