@@ -84,10 +84,7 @@ def import_(format_: ImportFormat, source: Source, output: options.NewFolder, re
 
 
 def export(
-    format_: Format,
-    output: Exported,
-    model: options.OneModel = None,
-    quantization: options.Quantization = "float32",
+    format_: Format, output: Exported, model: options.OneModel = None, quantization: options.Quantization = "float32"
 ) -> None:
     """Write a model for another program, which then translates without this one, or in half the space.
 

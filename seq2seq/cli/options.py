@@ -41,8 +41,7 @@ Texts = Annotated[
     list[str] | None, typer.Argument(metavar="TEXT", help="Sentences; without any, --input or stdin is read.")
 ]
 Models = Annotated[
-    list[Path] | None,
-    files("--model", help=f"Run or bundle folder; given several times, an ensemble. {_NEWEST}"),
+    list[Path] | None, files("--model", help=f"Run or bundle folder; given several times, an ensemble. {_NEWEST}")
 ]
 OneModel = Annotated[Path | None, typer.Option("--model", help=f"Run or bundle folder. {_NEWEST}")]
 Input = Annotated[
@@ -59,8 +58,7 @@ Resume = Annotated[
     bool, files("--resume", help="Begin --output, or go on if an earlier command was interrupted; done if complete.")
 ]
 Shard = Annotated[
-    str | None,
-    files(metavar="I/N", help="Translate part I of N of --input; all parts in order are the whole."),
+    str | None, files(metavar="I/N", help="Translate part I of N of --input; all parts in order are the whole.")
 ]
 Workers = Annotated[int, files(min=1, help="Processes that translate a file or stdin on the CPU.")]
 Interactive = Annotated[bool, files("--interactive", help="Ask for sentences one by one.")]

@@ -25,17 +25,7 @@ from seq2seq.text.normalise import normalise
 
 # In the order of the checks: a pair is counted under the first check that it fails. "malformed" is a line that holds no
 # pair. `Cleaner` counts all up to "language".
-REASONS = (
-    "malformed",
-    "empty",
-    "characters",
-    "ratio",
-    "identical",
-    "language",
-    "duplicate",
-    "overlap",
-    "tokens",
-)
+REASONS = ("malformed", "empty", "characters", "ratio", "identical", "language", "duplicate", "overlap", "tokens")
 HELD_OUT = "held out"  # not dropped, but taken for validation or test
 UNESCAPED = (
     "unescaped"  # not dropped: pairs with quotation marks as HTML writes them, such as &apos;, which are decoded

@@ -37,12 +37,7 @@ class TrainerConfig:
     callbacks: list[str] = field(default_factory=list)  # registered callbacks (docs/extensions.md)
 
     def __post_init__(self) -> None:
-        check_choices(
-            "trainer.",
-            self,
-            accelerator=("auto", "cpu", "gpu"),
-            precision=("auto", "32-true", "bf16-mixed"),
-        )
+        check_choices("trainer.", self, accelerator=("auto", "cpu", "gpu"), precision=("auto", "32-true", "bf16-mixed"))
         require(self.replay in (AUTO, True, False), f"trainer.replay={self.replay} must be auto, true or false")
         names = ("num_nodes", "checkpoint_every", "keep_last", "log_every")
         names += ("devices", "max_steps", "validate_every", "max_epochs")

@@ -184,12 +184,7 @@ class Masker:
     """Finds the strings that a translation keeps: those of `FAMILIES`, and words that a vocabulary cannot spell."""
 
     def __init__(
-        self,
-        most: int,
-        characters: Iterable[str] | None = None,
-        symbols: Iterable[str] = (),
-        *,
-        is_spelt: bool = False,
+        self, most: int, characters: Iterable[str] | None = None, symbols: Iterable[str] = (), *, is_spelt: bool = False
     ) -> None:
         """Set what is masked.
 

@@ -199,11 +199,7 @@ class RunningAverage(WeightAveraging):
 
 
 def make_callbacks(
-    config: Config,
-    folder: Path,
-    data: PreparedData,
-    record: Mapping[str, Any],
-    updates_per_epoch: float | None = None,
+    config: Config, folder: Path, data: PreparedData, record: Mapping[str, Any], updates_per_epoch: float | None = None
 ) -> list[Callback]:
     """Return all callbacks of a run, in the order in which they act; checkpoints hold the record."""
     training, trainer = config.training, config.trainer

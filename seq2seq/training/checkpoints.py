@@ -69,12 +69,7 @@ class Checkpoints(Checkpoint):
             trainer.training = True
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
         """Save after an update if a save is due, if a validation follows, or if the run ends."""
         if not ends_update(trainer, batch_idx):

@@ -198,10 +198,7 @@ class TranslationModule(L.LightningModule):
                 group["lr"] = rate
 
     def configure_gradient_clipping(
-        self,
-        optimizer: Any,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
         """Divide the summed gradient by the number of target tokens and clip its norm, in one pass.
 

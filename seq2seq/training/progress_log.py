@@ -32,12 +32,7 @@ class Meter(Callback):
     """
 
     def __init__(
-        self,
-        every: int,
-        validate_every: int,
-        budget: Timer,
-        show_bar: bool,
-        updates_per_epoch: float | None = None,
+        self, every: int, validate_every: int, budget: Timer, show_bar: bool, updates_per_epoch: float | None = None
     ) -> None:
         self.every, self.validate_every, self.budget = every, validate_every, budget
         self.updates_per_epoch = updates_per_epoch
@@ -75,12 +70,7 @@ class Meter(Callback):
             self.bar.start()
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
         """Add the batch to the counts; log if a log entry is due."""
         module = cast(TranslationModule, pl_module)

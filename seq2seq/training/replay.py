@@ -50,10 +50,7 @@ class CudaRecorder:
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:
             # if recording fails, only the outer block returns to this stream; the loader's thread pins memory meanwhile
-            with (
-                torch.cuda.stream(stream),
-                torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"),
-            ):
+            with torch.cuda.stream(stream), torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 results = compute()
         except Exception:
             generator = torch.cuda.default_generators[stream.device_index]
@@ -78,10 +75,7 @@ class Replay:
     """
 
     def __init__(
-        self,
-        losses: Callable[[Batch], Results],
-        parameters: Sequence[nn.Parameter],
-        record: Recorder,
+        self, losses: Callable[[Batch], Results], parameters: Sequence[nn.Parameter], record: Recorder
     ) -> None:
         """Take a function that returns the loss and further results, the trained parameters, and a recorder."""
         self.losses, self.parameters, self.record = losses, parameters, record

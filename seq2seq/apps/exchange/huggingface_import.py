@@ -8,13 +8,7 @@ from typing import Any
 
 from seq2seq.apps.exchange.export import read_card
 from seq2seq.apps.exchange.huggingface import FIELDS, model_config
-from seq2seq.apps.exchange.huggingface_tokenizers import (
-    FILES,
-    GENERATION,
-    SETTINGS,
-    read_json,
-    read_tokenizers,
-)
+from seq2seq.apps.exchange.huggingface_tokenizers import FILES, GENERATION, SETTINGS, read_json, read_tokenizers
 from seq2seq.apps.exchange.huggingface_weights import (
     BIAS,
     PICKLED,
