@@ -186,37 +186,27 @@ def test_the_choice_decides_what_searches_an_unchanged_transformer() -> None:
     assert [type(member) for member in decoder.members] == [NativeDecoder, TextbookDecoder]
 
 
-class Wrapper(nn.Module):
-    """A module around another, as `torch.compile` or adapters put it there."""
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return super().__getattr__(name) if name == "inner" else getattr(self.inner, name)
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.inner(*inputs)
-
-
-def replaced(path: str, wrap: Callable[[nn.Module], nn.Module]) -> Transformer:
+def wrapped(path: str) -> Transformer:
     model = make()
-    model.set_submodule(path, wrap(model.get_submodule(path)))
+    model.set_submodule(path, nn.Sequential(model.get_submodule(path)))
     return model
 
 
-REPLACED = ("self_attention.q_proj", "cross_attention.q_proj", "feed_forward", "cross_residual.norm")
+def with_another_layer() -> Transformer:
+    model = make()
+    changed: Any = model.decoder_layers[1]
+    changed.__class__ = type("Changed", (type(changed),), {})
+    return model
+
+
+WRAPPED = ("self_attention.q_proj", "cross_attention.q_proj", "feed_forward", "cross_residual.norm")
 OTHERS: dict[str, tuple[Callable[[], Any], torch.dtype, str]] = {
     "LSTM": (make_recurrent, torch.float32, "Transformers, and this model is none"),
     "bfloat16": (make, torch.bfloat16, "the CPU in float32"),
     "weights in float64": (lambda: make().double(), torch.float32, "the CPU in float32"),
     "ablated attention": (lambda: make(relevance="unscaled"), torch.float32, "unchanged layers"),
-    "layer": (partial(replaced, "decoder_layers.1", Wrapper), torch.float32, "unchanged layers"),
-    **{
-        path: (partial(replaced, f"decoder_layers.0.{path}", nn.Sequential), torch.float32, "unchanged layers")
-        for path in REPLACED
-    },
+    "layer": (with_another_layer, torch.float32, "unchanged layers"),
+    **{path: (partial(wrapped, f"decoder_layers.1.{path}"), torch.float32, "unchanged layers") for path in WRAPPED},
 }
 
 
