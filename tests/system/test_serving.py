@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -137,6 +138,17 @@ def test_malformed_requests_write_few_lines(server: ServerProcess):
     assert translate(server.url, MILK)["translatedText"] == "El gato ve la leche."
     assert server.log_bytes - before < 4_000
     assert all(line.isprintable() for line in server.errors)
+
+
+def test_the_image_installs_as_the_docs_say_and_its_health_check_fails_without_a_server(server: ServerProcess):
+    lines = (REPOSITORY / "examples/Dockerfile").read_text(encoding="utf-8").splitlines()
+    docs = "".join((REPOSITORY / page).read_text(encoding="utf-8") for page in ("README.md", "docs/serving.md"))
+    assert all(line.removeprefix("RUN ") in docs for line in lines if line.startswith("RUN"))
+    *_, user, expose, health, start = lines
+    assert (user, expose, start[:23]) == ("USER nobody", "EXPOSE 8000", 'CMD ["seq2seq", "serve"')
+    for url, expected in ((server.url, 0), ("http://127.0.0.1:9", 1)):
+        _, *command = json.loads(health.partition(" CMD ")[2].replace("http://127.0.0.1:8000", url))
+        assert subprocess.run([sys.executable, *command], capture_output=True, timeout=120).returncode == expected
 
 
 def metrics(url: str) -> str:

@@ -78,10 +78,12 @@ class FakeTranslator(Translator):
 
 @asynccontextmanager
 async def served(app: FastAPI) -> AsyncIterator[Any]:
-    """A client of an application that runs; each answer must be one that /openapi.json describes."""
+    """A client of an application that runs; each answer is as /openapi.json says and protects a page from others."""
 
     async def check(answer: httpx.Response) -> None:
         await answer.aread()
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert (answer.headers["x-content-type-options"], "server" in answer.headers) == ("nosniff", False)
         if answer.request.method.lower() in api()["paths"].get(answer.request.url.path, {}):
             check_answer(api(), answer)
 

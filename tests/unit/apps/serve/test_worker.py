@@ -8,34 +8,24 @@ import pytest
 from serving import until
 
 from seq2seq.apps.serve import worker as worker_module
-from seq2seq.apps.serve.batching import Batcher, Ranked, Ranking, Sentence, SentenceOptions
-from seq2seq.apps.serve.limits import Limits
 from seq2seq.apps.serve.worker import Kind, Worker
 
 
-def test_a_batch_that_progresses_is_not_stuck():
+def test_a_call_that_progresses_is_not_stuck():
     async def scenario() -> tuple[float, float]:
         worker, may_go = Worker(), threading.Event()
-        began = threading.Event()
 
-        def compute(options: SentenceOptions, texts: list[str], check: Callable[[], None]) -> list[Ranked]:
-            began.set()
+        def call() -> float:
             assert may_go.wait(20)
-            check()
-            progressed.append(worker.busy_seconds)
-            return [[Ranking(text)] for text in texts]
+            worker.pause()
+            return worker.busy_seconds
 
-        progressed: list[float] = []
-        batcher = Batcher(compute, worker, Limits())
-        batcher.start()
-        work = asyncio.create_task(batcher.submit([Sentence("a", 1)], SentenceOptions(1)))
-        await until(lambda: began.is_set() and worker.busy_seconds > 0.2)
-        before = worker.busy_seconds
+        work = asyncio.create_task(worker.run(call))
+        await until(lambda: worker.busy_seconds > 0.2)
         may_go.set()
-        await work
-        await batcher.stop()
+        before, after = worker.busy_seconds, await work
         worker.close()
-        return before, progressed[0]
+        return before, after
 
     before, after = asyncio.run(scenario())
     assert after < before
