@@ -130,10 +130,13 @@ def _find_words(text: str, start: int, end: int) -> list[_Words]:
     for stop, following in [*(cut.span() for cut in _CUT.finditer(text, start, end)), (end, end)]:
         rest = _LEADING.sub("", text[at:stop], count=1)
         leading, begin = stop - len(rest), stop - len(_TAGS.sub("", rest, count=1))
-        last = max((match.end() for match in _WORDS.finditer(text, begin, stop) if match["words"]), default=begin)
+        last = begin + len(text[begin:stop].rstrip("♪♫] \t"))
+        if text[last - 1] in ">}":  # perhaps a tag after the words
+            last = max((match.end() for match in _WORDS.finditer(text, begin, stop) if match["words"]), default=begin)
         if text[at:leading].rstrip().endswith("("):
             last = text.rindex(")", begin, stop)
-        before, after = (_TAGS.sub("", text[slice(*ends)]) for ends in ((at, leading), (last, stop)))
+        before = at < leading and _TAGS.sub("", text[at:leading])
+        after = last < stop and _TAGS.sub("", text[last:stop])
         has_words = begin < last
         if _TAG.search(text, begin, last):  # the tags at the ends may belong to those within
             begin, last = leading, last + len(text[last : stop - len(_TAGS.sub("", text[last:stop], count=1))].rstrip())
