@@ -139,7 +139,7 @@ class Lifted:
     def __init__(self, source: Marked) -> None:
         text, positions = source.text, [mark.position for mark in source.marks]
         tags = _find_tags(text, positions)
-        if not _is_kept_without(tags, text):
+        if tags and not _is_kept_without(tags, text):
             tags = []
         self._segment: MarkedSegment[str | Mark] = MarkedSegment()
         items = [*((mark.position, mark) for mark in source.marks), *((tag.start, tag) for tag in tags)]

@@ -18,7 +18,10 @@ from seq2seq.errors import UserError
 
 @pytest.mark.parametrize(
     ("names", "expected"),
-    [("a.srt a.vtt a.po a.xliff a.xlf a.tmx a.html a.htm a.md A.HTML", True), ("a.txt a html a.en", False)],
+    [
+        ("a.srt a.vtt a.po a.pot a.xliff a.xlf a.tmx a.html a.htm a.xhtml a.md A.HTML", True),
+        ("a.txt a html a.en", False),
+    ],
 )
 def test_documents_are_known_by_their_ending(names: str, expected: bool):
     assert {is_document(Path(name)) for name in names.split()} == {expected}
@@ -47,11 +50,7 @@ def test_an_error_leaves_what_was_there_and_no_other_file(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "out", "message"),
     [
-        (
-            b"x",
-            "a.md",
-            r"a.html cannot become .*a.md: give two names with the same ending, one of .srt, .vtt, .po, .html",
-        ),
+        (b"x", "a.md", r"a.html cannot become .*a.md: give two names with the same ending, one of .srt, .vtt, .po, "),
         (None, "b.html", r"a.html cannot be read: No such file"),
         (b"x", "none/b.html", r"none/b.html cannot be written: No such file"),
         (b"ni\xf1o", "b.html", r"a.html: byte 3 \(0xf1\) is not UTF-8: convert the file first"),
