@@ -13,6 +13,8 @@ _TAG = re.compile(r"<key([_&~])(\w)/>")
 
 def lift(text: str) -> str:
     """Return a text with a tag in place of its mark; if it has several, they are no marks of keys."""
+    if {"_", "&", "~"}.isdisjoint(text):
+        return text
     hidden = _KEPT.sub(lambda kept: (" " if kept[0][0] == "<" else "0") * len(kept[0]), text)
     ends = [label.end() for label in _LABEL.finditer(hidden)]
     return f"{text[: ends[0] - 1]}<key{text[ends[0] - 1 : ends[0] + 1]}/>{text[ends[0] :]}" if len(ends) == 1 else text

@@ -69,7 +69,7 @@ def _find_texts(text: str) -> list[list[Token]]:
     elements, now = [("", True)], True  # the open elements, and whether the text of each is translated
     for kind, tag, start, end in _tokenize(text):
         is_block = kind in ("start", "end", "empty") and not _INLINE.fullmatch(tag)
-        before, now = now, _follow(elements, kind, tag, text[start:end])
+        before, now = now, now if kind == "text" else _follow(elements, kind, tag, text[start:end])
         if not before and segments[-1]:
             segments[-1][-1] = *segments[-1][-1][:3], end
         is_left = now and not before and (is_block or kind == "start")  # an untranslated element that may go on
