@@ -21,6 +21,7 @@ _READERS = {  # ending → module and function, which reads text, or bytes in th
     ".xhtml": ("html", "read"),
     ".md": ("markdown", "read"),
     ".markdown": ("markdown", "read"),
+    ".mdx": ("markdown", "read_mdx"),
     ".xliff": ("xml", "read_xliff"),
     ".xlf": ("xml", "read_xliff"),
     ".tmx": ("xml", "read_tmx"),

@@ -1,40 +1,38 @@
-"""Markdown (CommonMark, tables, strikethrough), parsed by markdown-it: text is spliced in place, all markup stays.
+"""Markdown: text is spliced in place, all markup stays.
 
-Code, HTML, images, front matter, link targets and link definitions do not change.
+Code, HTML, images, front matter, formulas, templates, attributes and link definitions do not change. A link to a
+heading of the document changes with the heading, or the heading keeps its identifier.
 """
 
 import logging
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from markdown_it import MarkdownIt
-from markdown_it.helpers import parseLinkLabel
-from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from seq2seq.apps.documents.in_place import Passage, splicing_document
-from seq2seq.apps.documents.marked_text import BREAKS, KEPT, VOID, Document, Kind, Marked, MarkedSegment, with_space
+from seq2seq.apps.documents.markdown_dialects import LINE_END, POINT, SPAN, parser, with_symbols, without_symbols
+from seq2seq.apps.documents.marked_text import KEPT, Document, Kind, Marked, MarkedSegment, with_space
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_LINE_END = r"(?:\r\n?|\n)"
-_FRONT_MATTER = re.compile(rf"\A(---|\+\+\+){_LINE_END}.*?{_LINE_END}\1(?:{_LINE_END}|\Z)", re.DOTALL)
 _SPECIAL = re.compile(r"[\\`*\[\]<|]|~~|(?<!\w)_|_(?!\w)")  # to escape in a translation if the source lacks it
-_BLOCK_START = re.compile(r"(>|(?:[-+=#]|\d+[.)])(?=\s|[-=#]|$))")  # begins a list, a heading or a quotation
-_BREAK = re.compile(rf"\s*<(?:{'|'.join(BREAKS)})\b[^<>]*>\s*", re.IGNORECASE)
-_TASK = re.compile(r"\[[ xX]\]\s+")  # the box before a task
-_ALERT = re.compile(r"\[![A-Za-z]+\]")  # GitHub's line before a note, such as [!NOTE]
+_BLOCK_START = re.compile(r"(>|!!!|\?\?\?|:::|///|\$\$|(?:[-+=#:]|\d+[.)])(?=\s|[-=#]|$))")  # begins a block
+_ALERT = re.compile(r"\[![\w-]+\][+-]?(?:\s+|$)")  # before the title of a note, such as [!NOTE]
+_LETTER = re.compile(r"[^\W\d_]")
+_LINK = re.compile(r"""(\]\(\s*<?#|\]:\s*<?#|href=["']#)([^\s<>)"']+)""")  # to a heading
+_TAG = re.compile(r"<\w+(?:(?! id=)[^<>])*|</\w+")
+_WITH_IDS = ("admonition_open", "container_colon_open")  # marks of dialects with {#id}, other than MyST and plain MDX
 _BAR = re.compile(r"(?<!\\)\|")
-_SPAN = "span"  # key of a token's `meta`: its start and end in the content of its block
-_OPAQUE = ("fence", "code_block", "html_block", "code_inline", "html_inline", "image")
-_TEXT = ("text", "softbreak", "hardbreak")
-_OBJECTS = ("code_inline", "text_special")  # are read like words
-
-Rule = Callable[[StateInline, bool], bool]  # a rule of markdown-it
+_CODE = re.compile("fence|colon_fence|code_block|html_block|front_matter|math_block|math_block_label")
+_TEXT = ("text", "softbreak", "hardbreak", "html_inline")  # tags are lifted from texts
+_OBJECTS = ("code_inline", "text_special", "math_inline", "math_inline_double")  # are read like words
 
 
 @dataclass(frozen=True)
@@ -45,89 +43,79 @@ class Line(Passage):
     is_cell: bool  # of a table, where the document has `\|` for `|`
 
 
-def _recording_spans(rule: Rule) -> Rule:
-    """Return a rule that also records the spans of its tokens, but no reliable spans of text that stays text."""
-
-    def run(state: StateInline, silent: bool) -> bool:
-        start, num_tokens = state.pos, len(state.tokens)
-        if not rule(state, silent):
-            return False
-        end = state.pos
-        for token in [] if silent else reversed(state.tokens[num_tokens:]):
-            if _SPAN in token.meta:
-                continue
-            span = start, state.pos
-            if token.type == "text":  # marks of emphasis so far, one after the other
-                end -= len(token.content)
-                span = end, end + len(token.content)
-            elif token.type == "link_open" and token.markup != "autolink":
-                span = start, start + 1
-            elif token.type == "link_close" and token.markup != "autolink":
-                span = _label_end(state, start), state.pos
-            token.meta[_SPAN] = span
-        return True
-
-    return run
-
-
-def _label_end(state: StateInline, start: int) -> int:
-    position = state.pos
-    end = parseLinkLabel(state, start)
-    state.pos = position
-    return end
-
-
-def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    for rule in parser.inline.ruler.__rules__:  # the public names come without their functions
-        parser.inline.ruler.at(rule.name, _recording_spans(rule.fn))
-    return parser
-
-
-_PARSER = _parser()
-
-
-def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
-    """Read paragraphs, headings, list items and table cells; each translation is written in one line.
+def read(text: str, src_lang: str, tgt_lang: str, *, is_mdx: bool = False) -> Document[str]:
+    """Read paragraphs, headings, titles, list items and table cells; each translation is written in one line.
 
     A text whose translation would have other markup is not translated, with a warning.
 
     Raises:
         UserError: a text is not found in the document; or, when writing, the document would have other markup.
     """
-    front_end, tokens, environment = _parse(text)
+    source, strings = with_symbols(text, is_mdx=is_mdx)
+    markdown, environment = parser(is_mdx=is_mdx), dict[str, Any]()
+    parse = markdown.parse
+    tokens = parse(source, environment)
+
+    def tags(tokens: list[Token]) -> Counter[str]:
+        return Counter(_TAG.findall(markdown.renderer.render(tokens, markdown.options, environment)))
 
     def write_line(line: Line, translation: Marked) -> str:
-        parts = line.segment.fill(translation)
-        written = _in_one_line("".join(_escape(part, line.source.text) + (markup or "") for part, markup in parts))
-        blocks = [_PARSER.parse(_in_one_line(block), {**environment}) for block in (line.content, written)]
-        if _skeleton(blocks[0]) != _skeleton(blocks[1]):
-            log.warning("not translated, since its translation %r has other markup: %r", written, line.content)
-            return text[line.start : line.end]
+        written = ""
+        for part, markup in line.segment.fill(translation):
+            written += _escape(part, line.source.text, is_first=not written) + (markup or "")
+        written = _in_one_line(written)
+        before, after = (tags(parse(_in_one_line(block), {**environment})) for block in (line.content, written))
+        if before != after:
+            shown = [without_symbols(block, strings) for block in (written, line.content)]
+            log.warning("not translated, since its translation %r has other markup: %r", *shown)
+            return source[line.start : line.end]
         return _BAR.sub(r"\|", written) if line.is_cell else written
 
-    document = splicing_document(text, list(_find_texts(text, front_end, tokens)), write_line)
+    document = splicing_document(source, list(_find_texts(source, tokens)), write_line)
 
     def write(translations: Sequence[Marked]) -> str:
         written = document.write(translations)
-        if _skeleton(_parse(written)[1]) != _skeleton(tokens):
+        new_tokens = parse(written)
+        if tags(new_tokens) != tags(tokens):
             raise UserError("its translation would have other markup than it has: simplify its inline markup")
-        return written
+        has_ids = any(re.match(r"\{:? *#", string) for string in strings.values()) or (
+            not is_mdx and any(token.type in _WITH_IDS and token.info.lstrip()[:1] != "{" for token in tokens)
+        )
+        return without_symbols(_follow_headings(written, tokens, new_tokens, has_ids=has_ids), strings)
 
     return Document(document.segments, write)
 
 
-def _parse(text: str) -> tuple[int, list[Token], dict[str, Any]]:
-    """Return the length of the front matter, and the tokens and link definitions of the rest."""
-    front = _FRONT_MATTER.match(text)
-    start = front.end() if front else 0
-    environment: dict[str, Any] = {}
-    return start, _PARSER.parse(text[start:], environment), environment
+read_mdx = partial(read, is_mdx=True)
 
 
-def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Line]:
-    """Yield the texts of the blocks, up to each hard line break; tokens are of the text after `end`."""
-    offsets = [end, *(match.end() for match in re.compile(_LINE_END).finditer(text, end)), len(text)]
+def _follow_headings(text: str, old: list[Token], new: list[Token], *, has_ids: bool) -> str:
+    """Let links to headings of the document find them: change the links, or give the headings their old identifiers.
+
+    has_ids tells that the dialect has identifiers.
+    """
+    pairs = zip(*([token for token in tokens if token.type == "heading_open"] for tokens in (old, new)), strict=True)
+    changed = {f"{one.attrs['id']}": other for one, other in pairs if one.attrs["id"] != other.attrs["id"]}
+    if not changed:
+        return text
+    lines = re.split(f"({LINE_END})", text)
+    code = {2 * line for token in new if _CODE.fullmatch(token.type) and token.map for line in range(*token.map)}
+    prose = [number for number in range(0, len(lines), 2) if number not in code]
+    linked = changed.keys() & {link[2] for number in prose for link in _LINK.finditer(lines[number])}
+    for name in linked if has_ids else ():
+        first, end = changed[name].map or (0, 0)
+        number = 2 * (first if changed[name].markup[0] == "#" else end - 2)
+        lines[number] = re.sub(r"((?:\s+#+)?\s*)$", rf" {{#{name}}}\1", lines[number], count=1)
+    for number in prose if linked and not has_ids else ():
+        lines[number] = _LINK.sub(
+            lambda link: link[1] + f"{changed[link[2]].attrs['id'] if link[2] in linked else link[2]}", lines[number]
+        )
+    return "".join(lines)
+
+
+def _find_texts(text: str, tokens: list[Token]) -> Iterator[Line]:
+    """Yield the texts of the blocks, up to each hard line break."""
+    offsets, end = [0, *(match.end() for match in re.finditer(LINE_END, text)), len(text)], 0
     for previous, token in zip([None, *tokens], tokens, strict=False):
         if token.type == "tr_open" and token.map:
             end = offsets[token.map[0]]
@@ -137,49 +125,62 @@ def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Line]:
             end = start + len(cell)
             segment = _read(token.content, 0, len(token.content), _markup_of(token))
             yield Line(start, end, segment, token.content, is_cell=True)
-        elif token.type == "inline" and token.map:
+        elif token.type == "inline" and token.map and token.content:
             yield from _find_lines(text, token, offsets)
 
 
 def _find_lines(text: str, block: Token, offsets: list[int]) -> Iterator[Line]:
-    """Find each line at the end of its line in the document; yield them joined up to a hard break."""
+    """Find each line at the end of its line in the document; yield them joined up to a hard break.
+
+    The title of a note is a line of its own, and so is every link if only links have letters.
+    """
     assert block.map is not None
-    content, remaining = block.content, _markup_of(block)
+    content, markup = block.content, _markup_of(block)
     lines = content.split("\n")
     line_start, begin, start = 0, None, 0  # begin, start: of the text in content and in the document
     for number, line in enumerate(lines, block.map[0]):
-        is_last = number == block.map[0] + len(lines) - 1
         words = line.strip()
-        if number == block.map[0] and not is_last and _ALERT.fullmatch(words):
-            line_start += len(line) + 1
-            continue
+        alert = _ALERT.match(words) if number == block.map[0] else None
+        is_last = number == block.map[0] + len(lines) - 1
         position = _find(text, words, offsets[number], offsets[number + 1], last=True)
         first = line_start + len(line) - len(line.lstrip()) if words else line_start
         if begin is None:
-            box = _TASK.match(words)
-            skipped = box.end() if box else 0
+            skipped = alert.end() if alert else 0
             begin, start = first + skipped, position + skipped
-        if line.endswith(("  ", "\\")) or is_last:
+        if line.endswith(("  ", "\\")) or is_last or alert:
             length = len(words) - (line.endswith("\\") and not is_last)
             end = first + length
-            segment = _read(content, begin, end, _take(remaining, begin, end))
-            yield Line(start, position + length, segment, content[begin:end], is_cell=False)
+            tokens = _take(markup, begin, end)
+            labels = _find_labels(content, begin, end, tokens) if begin >= first else []
+            for low, high in labels:
+                segment = _read(content, low, high, _take(tokens, low, high))
+                yield Line(position + low - first, position + high - first, segment, content[low:high], is_cell=False)
+            if begin < end and not labels:
+                segment = _read(content, begin, end, tokens)
+                yield Line(start, position + length, segment, content[begin:end], is_cell=False)
             begin = None
         line_start += len(line) + 1
 
 
-def _markup_of(block: Token) -> deque[Token]:
-    return deque(token for token in block.children or [] if token.type not in _TEXT and token.info != "entity")
+def _markup_of(block: Token) -> list[Token]:
+    return [token for token in block.children or [] if token.type not in _TEXT and token.info != "entity"]
 
 
-def _take(tokens: deque[Token], begin: int, end: int) -> list[Token]:
-    """Remove the tokens before `end`; return those from `begin` on."""
-    taken = []
-    while tokens and tokens[0].meta[_SPAN][1] <= end:
-        token = tokens.popleft()
-        if token.meta[_SPAN][0] >= begin:
-            taken.append(token)
-    return taken
+def _take(tokens: Sequence[Token], begin: int, end: int) -> list[Token]:
+    """Return the tokens from `begin` on that end at `end` or before."""
+    first, last = (bisect_left(tokens, position, key=lambda token: token.meta[SPAN][0]) for position in (begin, end))
+    return [token for token in tokens[first:last] if token.meta[SPAN][1] <= end]
+
+
+def _find_labels(content: str, begin: int, end: int, tokens: list[Token]) -> list[tuple[int, int]]:
+    """Return where the texts of links begin and end, if there are several links and nothing else has letters."""
+    links = [token for token in tokens if token.type in ("link_open", "link_close") and token.markup != "autolink"]
+    opening, closing = ([token.meta[SPAN] for token in links if token.nesting == nesting] for nesting in (1, -1))
+    gaps = zip([begin, *(last for _, last in closing)], [*(first for first, _ in opening), end], strict=True)
+    if len(opening) < 2 or _LETTER.search("".join(content[slice(*gap)] for gap in gaps)):
+        return []
+    labels = [(first, last) for (_, first), (last, _) in zip(opening, closing, strict=True)]
+    return [] if any(content[slice(*span)] in ("]", "][]") for span in closing) else labels
 
 
 def _find(text: str, words: str, start: int, end: int, *, last: bool) -> int:
@@ -195,68 +196,57 @@ def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Marked
     Markup that encloses nothing includes any white space around it, and is then read as a space.
     """
     segment: MarkedSegment[str] = MarkedSegment()
-    last_end = start
-    for token, begin, finish in _with_spans(content, start, list(tokens)):
+    last_end, last_type = start, ""
+    spans = _with_spans(content, tokens)
+    ends = {first: last for token, first, last in spans if token.type == "symbol" and _find_kind(token, token.content)}
+    for token, begin, finish in spans:
         if begin < last_end:  # within an object
             continue
         kind = _find_kind(token, content[begin:finish])
-        if kind is Kind.POINT:
+        is_attached = begin > start and not content[begin - 1].isspace()
+        if kind is not Kind.OPEN:
+            finish = ends.get(finish, finish)  # attributes belong to what they follow
+        if kind is Kind.POINT and not is_attached:
             begin, finish = with_space(content, begin, finish, last_end, end, str.isspace)
         segment.add_text(_in_one_line(content[last_end:begin]))
         markup = _in_one_line(content[begin:finish])
+        if last_type == "link_close" and token.type == "link_open" and begin == last_end:
+            segment.add_break("")  # two links are two words
         if kind is None:
             segment.add_object(markup)
-        elif kind is Kind.POINT and (markup != markup.strip() or _BREAK.fullmatch(markup)):
+        elif kind is Kind.POINT and markup != markup.strip():
             segment.add_break(markup)
         else:
             segment.add_mark(kind, markup)
-        last_end = finish
+        last_end, last_type = finish, token.type
     segment.add_text(_in_one_line(content[last_end:end]))
     return segment
 
 
-def _with_spans(content: str, start: int, tokens: list[Token]) -> Iterator[tuple[Token, int, int]]:
-    """Yield the tokens of markup, and where each begins and ends.
-
-    A link by its text alone, and a link of images, is one token.
-    """
-    link_ends = _find_link_ends(content, start, tokens)
+def _with_spans(content: str, tokens: Iterable[Token]) -> list[tuple[Token, int, int]]:
+    """Return the tokens of markup, and where each begins and ends; a link by its text alone is one token."""
+    spans: list[tuple[Token, int, int]] = []
+    opened: list[int] = []
     for token in tokens:
-        span: tuple[int, int] = token.meta[_SPAN]
-        begin, end = span
+        begin, end = token.meta[SPAN]
         if token.type in ("strong_open", "strong_close"):  # recorded at the inner one of its two characters
             begin, end = (end - 2, end) if token.nesting == 1 else (begin, begin + 2)
-        yield token, begin, link_ends.get(id(token), end)
-
-
-def _find_link_ends(content: str, start: int, tokens: list[Token]) -> dict[int, int]:
-    """Return where links by their text alone, and links that hold nothing but images, end, by their opening tokens."""
-    ends: dict[int, int] = {}
-    opened: list[tuple[Token, int]] = []  # links, and the number of texts before them
-    last_end, num_texts = start, 0
-    for token in tokens:
-        begin, end = token.meta[_SPAN]
-        is_link = token.type in ("link_open", "link_close")
-        num_texts += not (is_link or token.type == "image") or bool(content[last_end:begin].strip())
-        last_end = max(last_end, end)
         if token.type == "link_open":
-            opened.append((token, num_texts))
+            opened.append(len(spans))
         elif token.type == "link_close" and opened:
-            opening, num_before = opened.pop()
-            if num_texts == num_before or content[begin:end] in ("]", "][]"):
-                ends[id(opening)] = end
-    return ends
+            opening, first, _ = spans[number := opened.pop()]
+            if content[begin:end] in ("]", "][]"):
+                spans[number] = opening, first, end
+        spans.append((token, begin, end))
+    return spans
 
 
 def _find_kind(token: Token, markup: str) -> Kind | None:
     """Return the kind of markup, or None if it is read like a word."""
-    if token.type == "image" or markup.startswith("[!["):  # an image, or a link that holds nothing else
+    if token.type in ("image", "footnote_ref"):
         return Kind.POINT
-    if token.type == "html_inline":
-        name = re.match("</?([A-Za-z][A-Za-z0-9]*)", markup)
-        if name is None or markup.endswith("/>") or VOID.fullmatch(name[1].lower()):
-            return Kind.POINT
-        return Kind.CLOSE if markup.startswith("</") else Kind.OPEN
+    if token.type == "symbol":
+        return Kind.POINT if markup[1] >= POINT else None
     is_link = token.type == "link_open" and (token.markup == "autolink" or markup != "[")
     if token.type in _OBJECTS or is_link:
         return None
@@ -267,7 +257,7 @@ def _in_one_line(text: str) -> str:
     return re.sub(r"\s*[\r\n]\s*", " ", text)
 
 
-def _escape(text: str, source: str) -> str:
+def _escape(text: str, source: str, *, is_first: bool) -> str:
     """Escape characters that could be markup, unless the source has them as text."""
     parts = KEPT.split(text)
     parts[::2] = [
@@ -275,33 +265,6 @@ def _escape(text: str, source: str) -> str:
     ]
     escaped = "".join(parts)
     start = _BLOCK_START.match(escaped.lstrip())
-    if start and not _BLOCK_START.match(source.lstrip()):
+    if is_first and start and not _BLOCK_START.match(source.lstrip()):
         escaped = escaped.replace(start[0], f"{start[0][:-1]}\\{start[0][-1]}", 1)
     return escaped
-
-
-def _skeleton(tokens: list[Token]) -> list[tuple]:
-    """Return all markup, without text and line ends; the order within a block does not matter."""
-    return [(*_describe(token), _inline(token.children or [])) for token in tokens if token.type != "text"]
-
-
-def _inline(tokens: list[Token]) -> str:
-    """Return a description of the markup of a block; the markup within each tag is sorted."""
-    levels: list[list[str]] = [[]]
-    for token in tokens:
-        if token.type in ("text", "softbreak"):
-            continue
-        description = repr(_describe(token))
-        if token.nesting == 1:
-            levels.append([description])
-        elif token.nesting == -1 and len(levels) > 1:
-            first, *within = levels.pop()
-            levels[-1].append("".join([first, *sorted(within), description]))
-        else:
-            levels[-1].append(description)
-    return "".join("".join(sorted(level)) for level in levels)
-
-
-def _describe(token: Token) -> tuple:
-    content = token.content if token.type in _OPAQUE else ""
-    return token.type, token.tag, token.markup, token.attrs, token.info, content

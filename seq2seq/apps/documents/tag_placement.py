@@ -3,8 +3,8 @@
 Every word of the translation belongs to the innermost pair of tags around the word that it is aligned with; a word
 without an alignment belongs to what encloses both of its neighbours. A pair of tags goes around its longest run of
 words. If it has none, it goes around the word at the same relative position, or encloses nothing if another pair has
-that word. A tag without text goes before the word that is aligned with the next source word, or after the number that
-it follows. Every tag stays within the tags that enclose it. Numbers are aligned with the same numbers.
+that word. A tag without text goes before the word that is aligned with the next source word, or after the number or
+the word that it follows. Every tag stays within the tags that enclose it. Numbers are aligned with the same numbers.
 """
 
 import bisect
@@ -207,14 +207,19 @@ class _Placing:
         elif start >= last:
             position = high
         else:
-            after, before = self.aligned[start], self.aligned[start - 1]
-            later, earlier = bisect.bisect_left(after, low), bisect.bisect_left(before, high) - 1
-            is_after = earlier >= 0 and before[earlier] >= low
-            is_after_number = is_after and self.source[self.anchors[start - 1]].isdigit()
-            if later < len(after) and after[later] < high and not is_after_number:
+            after, ahead = self.aligned[start], self.aligned[start - 1]
+            later, earlier = bisect.bisect_left(after, low), bisect.bisect_left(ahead, high) - 1
+            is_after = earlier >= 0 and ahead[earlier] >= low
+            number, before, behind = (
+                self.source[i : i + 1] for i in (self.anchors[start - 1], child.start - 1, child.end)
+            )
+            follows = is_after and (
+                number.isdigit() or bool(before.strip() and not behind.isalnum())
+            )  # as a footnote does
+            if later < len(after) and after[later] < high and not follows:
                 position = after[later]
             elif is_after:
-                position = before[earlier] + 1
+                position = ahead[earlier] + 1
         return position, position
 
     def _find_bounds(self, node: _Node, child: _Node) -> Span:
@@ -228,6 +233,8 @@ class _Placing:
             begins = not inner[0].isalnum() or (ends and (not before or before.isalnum()))  # English has no ¿ and ¡
             start = self.parts[first][0] if begins else self._core(first)[0]
             end = self.parts[last - 1][1] if ends else self._core(last - 1)[1]
+        elif child.is_point and before and first and after and not after.isalnum():  # between a word and its full stop
+            start = end = self._core(first - 1)[1]
         elif first < len(self.parts) and (first == node.run[0] or after or not before):
             start = end = self.parts[first][0]
         else:  # right after a word, or at the end

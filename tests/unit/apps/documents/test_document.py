@@ -19,7 +19,7 @@ from seq2seq.errors import UserError
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        ("a.srt a.vtt a.po a.pot a.xliff a.xlf a.tmx a.html a.htm a.xhtml a.md A.HTML", True),
+        ("a.srt a.vtt a.po a.pot a.xliff a.xlf a.tmx a.html a.htm a.xhtml a.md a.markdown a.mdx A.HTML", True),
         ("a.txt a html a.en", False),
     ],
 )
