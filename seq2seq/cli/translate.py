@@ -66,9 +66,9 @@ def translate(
     --resume begins --output, continues an interrupted one, which then is the same as without the interruption, or
     says that it is complete.
 
-    A line longer than 99 of 100 lines that the model was trained on is translated sentence by sentence; a sentence
-    of more than 200 tokens is translated in pieces, with a warning. An error is one line on stderr, and the exit
-    status is then not 0.
+    Every sentence of a line is translated on its own. A sentence longer than the model's training sentences is cut at
+    clauses; a warning names each line of more than 200 tokens. An error is one line on stderr, and the exit status is
+    then not 0.
     """
     if sum(bool(source) for source in (texts, input_, testset, interactive)) > 1:
         raise typer.BadParameter("sentences, --input, --testset and --interactive exclude each other: give one")
