@@ -17,7 +17,6 @@ from seq2seq.settings.compose import MAX_NAME, as_folder_name, checked_config, c
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
-from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.preflight import find_existing, refuse_early
 from seq2seq.training.run_files import best_value, read_metrics, running
 
@@ -95,7 +94,9 @@ def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = (), *, is
         config = checked_config(cfg, choices)
         runs = Path("runs") / (config.series or "")
     if is_program:
-        _take_one_device(config.trainer)
+        if not {config.trainer.devices, config.trainer.num_nodes} <= {1, AUTO}:
+            raise UserError("trainer.devices: a program trains on one device; on several, `python train.py` does")
+        config.trainer.devices = config.trainer.num_nodes = 1
     refuse_early(config)  # before the slow imports
     if is_resumed and find_existing(config, runs):
         return _complete(runs / str(config.name), config)
@@ -119,12 +120,6 @@ def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = (), *, is
         if config.analyse and rank() == 0:
             analyse_tests(config, folder)
         return Run(folder.absolute(), best)
-
-
-def _take_one_device(trainer: TrainerConfig) -> None:
-    if not {trainer.devices, trainer.num_nodes} <= {1, AUTO}:
-        raise UserError("trainer.devices: a program trains on one device; on several, `python train.py` does")
-    trainer.devices = trainer.num_nodes = 1
 
 
 def _complete(folder: Path, config: Config) -> Run:

@@ -22,9 +22,6 @@ def fetch(address: str, folder: Path) -> list[tuple[Path, str]]:
     """Return a copy in the folder, and the address, of each file of an address or pattern; none if nothing is there.
 
     A copy is made anew if the file has changed. A process asks once.
-
-    Raises:
-        UserError: a package for this kind of address is missing, or the address cannot be read.
     """
     import fsspec  # pyright: ignore[reportMissingTypeStubs]
 

@@ -174,15 +174,15 @@ def _read_calibration(path: Path, values: object) -> Calibration | None:
     if values is None:
         return None
     names = {field.name for field in fields(Calibration)}
-    if not isinstance(values, dict) or values.keys() != names or not all(map(_is_finite, values.values())):
+    if (
+        not isinstance(values, dict)
+        or values.keys() != names
+        or not all(type(value) in (int, float) and abs(value) < 1e9 for value in values.values())
+    ):
         raise UserError(
             f"{path} is damaged: calibration={values!r:.80}, expected the numbers {', '.join(sorted(names))}"
         )
     return Calibration(**values)
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9
 
 
 def without_retired(search: Mapping[str, Any], path: Path) -> dict[str, Any]:

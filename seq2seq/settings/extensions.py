@@ -18,11 +18,7 @@ _Part = TypeVar("_Part", bound=Callable[..., Any])
 
 
 def register(setting: str, name: str) -> Callable[[_Part], _Part]:
-    """Register the decorated class or function under a name, which the setting then accepts (docs/extensions.md).
-
-    Raises:
-        KeyError: the setting takes no parts; PARTS has the settings that do.
-    """
+    """Register the decorated class or function under a name, which the setting then accepts (docs/extensions.md)."""
 
     def add(part: _Part) -> _Part:
         PARTS[setting][name] = part
@@ -38,22 +34,14 @@ def registered(setting: str) -> dict[str, Any]:
 
 
 def part_of(setting: str, name: str) -> Any:
-    """Return a registered part.
-
-    Raises:
-        UserError: there is none of this name.
-    """
+    """Return a registered part; refuse a name that has none."""
     if name not in (parts := registered(setting)):
         raise UserError(f"{setting}: {name} is not known: choose one of {', '.join(parts) or 'none'}, {WAY_OUT}")
     return parts[name]
 
 
 def load_extensions(modules: Iterable[str]) -> None:
-    """Import modules of the working directory or of packages; processes that start later import them, too.
-
-    Raises:
-        UserError: there is no such module.
-    """
+    """Import modules of the working directory or of packages; processes that start later import them, too."""
     for module in modules:
         if module in sys.modules:
             continue

@@ -199,7 +199,8 @@ class Masker:
         self._unknown, self._words = None, None
         if characters is not None:
             known = {*characters, *"⟨⟩"}
-            all_known, letters = (re.escape("".join(sorted(each))) for each in (known, filter(_is_word, known)))
+            of_words = filter(re.compile(r"\w").match, known)
+            all_known, letters = (re.escape("".join(sorted(each))) for each in (known, of_words))
             word = rf"(?<!\w)[{letters}]*+[^\s{all_known}](?:\w|[^\s{all_known}])*+"
             self._unknown, self._words = re.compile(rf"[^\s{all_known}]"), re.compile(rf"{word}(?:\s+{word})*+")
 
@@ -248,10 +249,6 @@ class Masker:
             gaps = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
             spans = sorted([*spans, *(match.span() for gap in gaps for match in self._words.finditer(text, *gap))])
         return spans
-
-
-def _is_word(character: str) -> bool:
-    return re.fullmatch(r"\w", character) is not None
 
 
 def _replace(text: str, spans: Iterable[Span], strings: Sequence[str]) -> str:

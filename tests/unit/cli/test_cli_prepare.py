@@ -40,6 +40,10 @@ def test_prepare_tells_what_came_of_it_and_training_finds_it(
     config = compose([*settings, "model=small", "trainer.max_steps=3", "data.num_proc=2"])
     assert len(prepare(config.data, config.tokenizer).train) == 159
     assert seq2seq("prepare", *settings)[:2] == (0, out)
+    shown = seq2seq("prepare", *settings, "training.modifiers.share=0", "--show", "2")[1].removeprefix(out).splitlines()
+    texts = ["".join(re.findall(r"(\S+):\d+", line)).replace("▁", " ").strip() for line in shown]
+    assert [text[:3] for text in texts] == ["The", "Es ", ""] * 2
+    assert all(line.endswith(" </s>:3") for line in shown if line)
 
 
 def test_text_for_fine_tuning_is_tokenised_by_the_bundle_s_tokenizer(seq2seq, settings: list[str], bundle_folder: Path):
