@@ -152,9 +152,13 @@ def seeds_table(chosen: Sequence["SavedRun"]) -> "Table":
 
     groups: dict[str, list[SavedRun]] = {}
     for run in chosen:
-        settings = used_settings(load_config(str(run.folder), [], option=""))
-        alike = {key: value for key, value in settings.items() if key not in (*_NAMES, "seed", "series")}
-        groups.setdefault(json.dumps(alike, sort_keys=True), []).append(run)
+        try:
+            settings = used_settings(load_config(str(run.folder), [], option="")).items()
+        except UserError as error:  # of another version, or with parts of one's own
+            print(f"warning: {run.name} is left out: {error}", file=sys.stderr)
+            continue
+        alike = sorted((key, str(value)) for key, value in settings if key not in (*_NAMES, "seed", "series"))
+        groups.setdefault(str(alike), []).append(run)
     tests = list(dict.fromkeys(test for run in chosen for test in run.tests))
     table = Table("runs", "n", "loss", "BLEU", *(f"{test} BLEU" for test in tests), box=None, header_style="bold")
     for group in groups.values():

@@ -118,7 +118,7 @@ def translate(
             lines = inputs.warn_of_language(lines, translator.src_lang, translator.tgt_lang, HINT)
             shown = not texts and (output is not None or not sys.stdout.isatty())
             kept = shared.translate(job, lines, out, workers=workers, shown=shown)
-            if lines.references is not None:
+            if lines.references or (not shard and lines.references is not None):  # a part may be empty
                 from seq2seq.evaluation.metrics import score
 
                 scores = score(kept, lines.references, language=translator.tgt_lang)

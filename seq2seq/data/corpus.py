@@ -71,7 +71,8 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
     if glob.has_magic(spec):
         raise UserError(f"{_place(root, spec)} matches no file: check the pattern and data.root={root}")
     missing = next((part for part in spec.split("+") if not _expand(root, part, data)), spec)
-    raise UserError(f"{_place(root, missing)} does not exist: check the path and data.root")
+    reached = " or cannot be reached" if is_address(_place(root, missing)) else ""
+    raise UserError(f"{_place(root, missing)} does not exist{reached}: check the path and data.root")
 
 
 def names_corpus(key: str, name: str) -> bool:

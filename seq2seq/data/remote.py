@@ -1,11 +1,12 @@
 """Texts in object storage, on the web and on the hub: local copies of the files that an address names, by fsspec."""
 
-import glob
 import hashlib
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
+
+from filelock import FileLock
 
 from seq2seq.errors import UserError
 
@@ -28,10 +29,13 @@ def fetch(address: str, folder: Path) -> list[tuple[Path, str]]:
     found = list[tuple[Path, str]]()
     try:
         system, pattern = cast(Any, fsspec).core.url_to_fs(address)
-        for path in sorted(system.glob(pattern)) if glob.has_magic(pattern) else [pattern] * system.exists(pattern):
+        is_pattern = re.search(r"[*\[]", pattern) is not None
+        for path in sorted(system.glob(pattern)) if is_pattern else [pattern] * system.exists(pattern):
             file = system.unstrip_protocol(path)
-            copy = cast(Any, fsspec).open_local(f"filecache::{file}", filecache=_copies(file, folder))
-            found.append((Path(copy), file))
+            digest = hashlib.blake2b(file.rpartition("/")[0].encode(), digest_size=8).hexdigest()
+            copies = {"cache_storage": str(folder / "remote" / digest), "same_names": True, "check_files": True}
+            with FileLock(f"{copies['cache_storage']}.lock"):  # fsspec writes a copy in place
+                found.append((Path(cast(Any, fsspec).open_local(f"filecache::{file}", filecache=copies)), file))
     except ImportError as error:  # which says what to install
         raise UserError(f"{address}: {error}") from error
     except Exception as error:  # each storage raises its own
@@ -40,9 +44,3 @@ def fetch(address: str, folder: Path) -> list[tuple[Path, str]]:
             "credentials that the environment has for it"
         ) from error
     return found
-
-
-def _copies(address: str, folder: Path) -> dict[str, Any]:
-    """Return where copies of files beside an address are; they have the files' names."""
-    digest = hashlib.blake2b(address.rpartition("/")[0].encode(), digest_size=8).hexdigest()
-    return {"cache_storage": str(folder / "remote" / digest), "same_names": True, "check_files": True}

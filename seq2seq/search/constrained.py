@@ -32,7 +32,9 @@ class Progress:
     def start(cls, phrases: Sequence[Sequence[int]]) -> "Progress":
         """Return the progress of an empty hypothesis without phrases that others contain as often as they are given."""
         given = Counter(map(tuple, phrases))
-        within = {one: sum(given[other] for other in given if one != other and _within(one, other)) for one in given}
+        within = Counter[Phrase]()
+        for one in sorted(given, key=len, reverse=True):  # an inner phrase counts once, also in nested ones
+            within[one] = sum(max(given[it] - within[it], 0) for it in given if one != it and _within(one, it))
         missing = tuple(chain.from_iterable([one] * count for one, count in given.items() if count > within[one]))
         return cls(missing, (0,) * len(missing))
 

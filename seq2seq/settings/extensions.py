@@ -45,13 +45,12 @@ def load_extensions(modules: Iterable[str]) -> None:
     for module in modules:
         if module in sys.modules:
             continue
-        sys.path.append(str(Path.cwd()))
+        if (folder := str(Path.cwd())) not in sys.path:
+            sys.path.append(folder)  # for further processes, too
         try:
             import_module(module)
         except ModuleNotFoundError as error:
-            if error.name != module:
+            if not f"{module}.".startswith(f"{error.name}."):
                 raise
-            raise UserError(f"extensions: neither {Path.cwd()} nor a package has the module {module}") from error
-        finally:
-            sys.path.pop()
+            raise UserError(f"extensions: neither {folder} nor a package has the module {module}") from error
         os.environ[_NAMED] = f"{os.environ.get(_NAMED, '')} {module}".strip()

@@ -13,7 +13,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.model import DROPOUTS, ModelConfig
 from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.checkpoint_files import read_checkpoint
-from seq2seq.training.report import front_matter, network
+from seq2seq.training.report import NETWORKS, front_matter
 from seq2seq.training.run_state import list_resumable, step_of
 from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
 
@@ -107,11 +107,12 @@ def _write(names: list[str], states: Sequence[Mapping[str, Tensor]], like: Bundl
     model.load_state_dict(mean_weights(states))
     config.calibration = None  # it belongs to other weights
     listed = "\n".join(f"- `{name}`" for name in names)
+    network = NETWORKS.get(config.model.architecture, "A network of an extension")
     parameters = sum(weights.numel() for weights in model.parameters())
     card = f"""{front_matter(config.src_lang, config.tgt_lang, config.model.architecture)}
 # {config.src_lang}→{config.tgt_lang} translation, the mean of {len(states)} models
 
-{network(config.model.architecture)} of {parameters:,} parameters. Each weight is the mean of these models' weights,
+{network} of {parameters:,} parameters. Each weight is the mean of these models' weights,
 made by `seq2seq average` {__version__}; data, recipe and licence are theirs:
 
 {listed}

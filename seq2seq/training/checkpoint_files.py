@@ -96,14 +96,11 @@ def require_same_run(folder: Path, then: Mapping[str, Any], now: Mapping[str, An
             "put the texts of data.* in the order of that time, or start a new run"
         )
     for key in then["settings"].keys() | now["settings"].keys():
-        old, new = then["settings"].get(key), now["settings"].get(key)
-        if _set_values(old) != _set_values(new):
+        old, new = (record["settings"].get(key) for record in (then, now))
+        if key == "training.modifiers":  # another version may lack a weight that is 0
+            old, new = ({name: value for name, value in each.items() if value} for each in (old or {}, new or {}))
+        if old != new:
             raise UserError(
                 f"resume={folder}: {key}={new} would make other batches than {key}={old}, with which the run began: "
                 "leave it out, or start a new run"
             )
-
-
-def _set_values(value: Any) -> Any:
-    """Return a value; of a section, the values that are set: another version may lack a setting that is off."""
-    return {key: inner for key, inner in value.items() if inner} if isinstance(value, dict) else value

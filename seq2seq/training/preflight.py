@@ -12,7 +12,8 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.training.run_state import COMPLETE, NOTHING, read_results, state_of, step_of
 
 log = logging.getLogger(__name__)
-_MAY_DIFFER = ("analyse", "resume", "data.root", "trainer.progress_bar")  # between two starts of a run; and its loggers
+# between two starts of a run; its loggers, too
+_MAY_DIFFER = ("analyse", "resume", "extensions", "data.root", "trainer.progress_bar")
 _UNLIMITED = {"trainer.max_time": "null", "trainer.max_epochs": "null", "training.patience": 0}
 
 

@@ -24,6 +24,7 @@ from seq2seq.training.run_files import read_metrics, write_text
 from seq2seq.translate.bundle import example
 
 log = logging.getLogger(__name__)
+NETWORKS = {"transformer": "An encoder–decoder Transformer", "recurrent": "A recurrent encoder–decoder (LSTM)"}
 LICENCE_NOTE = "The weights may be used under the terms of the texts they were trained on."
 
 _TEXT = ("data.train", "data.hub", "data.root", "data.src_lang", "data.tgt_lang", "data.languages")
@@ -237,12 +238,6 @@ tags: [translation, {architecture}]
 """
 
 
-def network(architecture: str) -> str:
-    """Return the words for a network at the beginning of a sentence."""
-    names = {"transformer": "An encoder–decoder Transformer", "recurrent": "A recurrent encoder–decoder (LSTM)"}
-    return names.get(architecture, f"A network of an extension ({architecture})")
-
-
 def model_card(
     config: Config,
     facts: Mapping[str, Any],
@@ -257,6 +252,7 @@ def model_card(
     confidences are the reliability of the model's confidences, by test set; families are the results on unusual texts.
     """
     src, tgt, scores = config.data.src_lang, config.data.tgt_lang, scores or {}
+    network = NETWORKS.get(config.model.architecture, "A network of an extension")
     rows = "\n".join(
         f"| {name} | {s.num_sentences} | {s.bleu.value:.1f} | {s.chrf.value:.1f} | {s.ter.value:.1f} |"
         for name, s in scores.items()
@@ -274,7 +270,7 @@ def model_card(
     return f"""{front_matter(src, tgt, config.model.architecture)}
 # {config.name}: {src}→{tgt} translation
 
-{network(config.model.architecture)} of {facts["parameters"]:,} parameters, trained by `seq2seq` {facts["version"]}.
+{network} of {facts["parameters"]:,} parameters, trained by `seq2seq` {facts["version"]}.
 
 ```
 seq2seq translate --model FOLDER "{example(src)}"

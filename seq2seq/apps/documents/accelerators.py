@@ -4,9 +4,9 @@ import re
 
 from seq2seq.text.masks import any_of
 
-_KEPT = re.compile(any_of(["symbol", "code", "tag", "placeholder", "address", "mail", "file"]))
+_KEPT = re.compile(rf"\t.*|{any_of(['symbol', 'code', 'tag', 'placeholder', 'address', 'mail', 'file', 'keys'])}")
 _LABEL = re.compile(  # up to the mark: at the start of a word, or in a capitalised one; not in snake_case, R&D or &amp;
-    r"(?<![\w&/])(?:[_&]|~(?!\d))(?=[^\W_])(?!\w*[_;])|(?<![\w&/])[A-Z][a-z]*+[_&~](?=[a-z]++(?![\w&;]))"
+    r"(?<![\w&/])[_&~](?=[^\W\d_])(?!\w*[_;])|(?<![\w&/])[A-Z][a-z]*+[_&~](?=[a-z]++(?![\w&;]))"
 )
 _TAG = re.compile(r"<key([_&~])(\w)/>")
 
@@ -15,7 +15,7 @@ def lift(text: str) -> str:
     """Return a text with a tag in place of its mark; if it has several, they are no marks of keys."""
     if {"_", "&", "~"}.isdisjoint(text):
         return text
-    hidden = _KEPT.sub(lambda kept: (" " if kept[0][0] == "<" else "0") * len(kept[0]), text)
+    hidden = _KEPT.sub(lambda kept: (" " if kept[0][0] in "<\t" else "0") * len(kept[0]), text)
     ends = [label.end() for label in _LABEL.finditer(hidden)]
     return f"{text[: ends[0] - 1]}<key{text[ends[0] - 1 : ends[0] + 1]}/>{text[ends[0] :]}" if len(ends) == 1 else text
 

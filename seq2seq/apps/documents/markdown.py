@@ -28,6 +28,7 @@ _ALERT = re.compile(r"\[![\w-]+\][+-]?(?:\s+|$)")  # before the title of a note,
 _LETTER = re.compile(r"[^\W\d_]")
 _LINK = re.compile(r"""(\]\(\s*<?#|\]:\s*<?#|href=["']#)([^\s<>)"']+)""")  # to a heading
 _TAG = re.compile(r"<\w+(?:(?! id=)[^<>])*|</\w+")
+_TITLED = re.compile(r'(?<=class="admonition) [^"]*')  # the first word of a tab's title
 _WITH_IDS = ("admonition_open", "container_colon_open")  # marks of dialects with {#id}, other than MyST and plain MDX
 _BAR = re.compile(r"(?<!\\)\|")
 _CODE = re.compile("fence|colon_fence|code_block|html_block|front_matter|math_block|math_block_label")
@@ -57,7 +58,8 @@ def read(text: str, src_lang: str, tgt_lang: str, *, is_mdx: bool = False) -> Do
     tokens = parse(source, environment)
 
     def tags(tokens: list[Token]) -> Counter[str]:
-        return Counter(_TAG.findall(markdown.renderer.render(tokens, markdown.options, environment)))
+        page = _TITLED.sub("", markdown.renderer.render(tokens, markdown.options, environment))
+        return Counter(" ".join(tag.split()) for tag in _TAG.findall(page))
 
     def write_line(line: Line, translation: Marked) -> str:
         written = ""

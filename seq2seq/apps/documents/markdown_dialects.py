@@ -48,7 +48,8 @@ _KEPT = {
         r"\{ *[:#.][^{}\n]*\}|\[(?i:toc)\]|-+8<-+.*|\([\w.:-]+\)=|::: +\w+(?:\.\w+)+",  # attributes, snippets, targets
         r":(?:class|name|open|width|height|align|alt|figclass|figwidth|label|sync|columns|gutter)[\w-]*:.*",  # MyST
         r"(?:(?<![^\r\n]\n)(?<![^\r\n]\r\n)|(?<=---\n)|(?<=---\r\n))"  # JavaScript up to a blank line
-        r"(?:import\b(?=.*[\"'{])|export\s+(?:default|const|let|var|function|class|async|type|\{|\*))"
+        r"(?:import\s+(?:type\s+)?(?:[\"'{*]|[\w$]+(?:,|\s+from\b))"
+        r"|export\s+(?:default\b(?=.*[({=;]|\s*[\w$]+\s*$)|const|let|var|function|class|async|type|\{|\*))"
         rf"(?:{_BRACES}|[^\n{{}}]|\n(?![ \t\r]*(?:\n|\Z)))*+",
         r"(?<!\n)\+\+\+\r?\n[\s\S]*?\n\+\+\+",  # front matter of Hugo
     ],
@@ -60,7 +61,8 @@ _KEPT = {
         rf"(?<![\w>])(?:[A-Za-z]{{1,2}}|[A-Z]*\d+|[A-Z]+){_NOT_ORDINAL}(?:{_SUPERSCRIPT.format('a')}\w{{0,2}})++",
         r"[$#%@]?(?<![:`])(?<!: )\{(?![#.:])[^{}\s=]{1,60}\}",  # placeholders, whose marks are none of Markdown's
         r"\$[A-Z][A-Z\d_]++(?![\w$^{\\])",
-        r"__(?!NOTE|TIP|IMPORTANT|WARNING|CAUTION)(?:[a-z][a-z\d]++(?:_[a-z\d]++)*+|[A-Z]++(?:_[A-Z\d]++)*+)__(?!\w)",
+        r"__(?:[a-z\d]++_[a-z\d_]++|all|author|call|class|del|dict|doc|enter|eq|exit|file|future|hash|import|init|iter|len|"
+        r"main|module|name|new|next|path|repr|slots|str|version)__(?!\w)",
         r"(?<![\w(<\"'=\]:])https?://[^\s<>()\[\]\"'`]*[*_][^\s<>()\[\]\"'`]*[\w/#=&%~+-]",
         r"<(?P<raw>code|kbd|samp|var|tt|script|style|svg)\b[^<>]*+>[^\n]{0,500}?</(?P=raw)>",
     ],

@@ -46,7 +46,7 @@ def test_files_patterns_and_parallel_files_are_read_by_address_and_named_after_i
         ]  # fmt: skip
         assert [corpus.stem for corpus in corpora] == ["a", "b", "c"]
     assert corpora[0].name.endswith("/corpora/a.tsv" if root.startswith("memory") else "/a.tsv")
-    with pytest.raises(UserError, match=r"//.*none.tsv does not exist: check the path and data.root"):
+    with pytest.raises(UserError, match=r"//.*none.tsv does not exist or cannot be reached: check the path"):
         open_corpora("none.tsv", root, data)
     if root.startswith("memory"):  # a file that has changed is fetched anew
         fsspec.filesystem("memory").pipe("/bucket/corpora/a.tsv", b"a bird\tun ave\n")

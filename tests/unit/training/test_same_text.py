@@ -66,6 +66,7 @@ def test_texts_in_another_order_or_number_are_refused(root: Path) -> None:
         ("training.max_tokens", {"training": TrainingConfig(max_tokens=512)}),
         ("training.subword_sampling", {"training": TrainingConfig(subword_sampling=SubwordSamplingConfig(alpha=0.2))}),
         ("training.modifiers", {"training": TrainingConfig(modifiers=ModifiersConfig(share=0.1))}),
+        ("data.weights", {"data": DataConfig(weights={"a.tsv": 0.0})}),
         ("data.max_length", {"data": DataConfig(max_length=99)}),
         ("tokenizer.vocab_size", {"tokenizer": TokenizerConfig(vocab_size=777)}),
     ],

@@ -155,6 +155,13 @@ def test_markup_that_a_model_invents_is_text(run: Run, invented: str, text: str)
     assert render(found) == render(f"{text}\n").replace("text", html.escape(invented))
 
 
+def test_the_title_of_a_tab_may_change(run: Run):
+    found = run(
+        ".md", '=== "On Linux"\n\n    one\n', lambda texts: ["En Linux" if x[0] == "O" else "uno" for x in texts]
+    )
+    assert found == '=== "En Linux"\n\n    uno\n'
+
+
 def test_words_that_move_take_their_markup_along(run: Run):
     aligned = ("El gato negro.", [(0, 0), (2, 1), (1, 2)])
     found = run(".md", "The **black** [cat](x).\n", lambda texts: [aligned for _ in texts])
@@ -175,6 +182,9 @@ def test_a_text_whose_markup_would_change_stays(run: Run, caplog: pytest.LogCapt
         ("one <!-- c -->\n  two", "ONE <!-- c --> TWO", "one two"),
         ("[![build](b.svg)](ci) the status", "[![build](b.svg)](ci) THE STATUS", "the status"),
         ("> a [link\n> text](u) b", "> A [LINK TEXT](u) B", "a link text b"),
+        ("![a\nb](c) d", "![a b](c) D", "d"),
+        ("a <b\nc='d'>e</b>", "A <b c='d'>E</b>", "a e"),
+        ("import the 'a' here", "IMPORT THE 'A' HERE", "import the 'a' here"),
         ("***both*** **a *b* c** __e__", "***BOTH*** **A *B* C** __E__", "both a b c e"),
         ("a ~~b~~ ![x [y](z)](i) c", "A ~~B~~ ![x [y](z)](i) C", "a b c"),
     ],
