@@ -42,7 +42,6 @@ ELSEWHERE = {  # pictures, and first lines of `text` blocks: the command that ma
     "docs/pictures/emerging.gif": "seq2seq attend --over, after the training command in docs/attention.md",
     "docs/lab*/curves.png": "seq2seq lab report",
     "docs/lab_lstm/lengths.png": "seq2seq lab lengths",
-    "04:18:03 update 2000 *": "python train.py",
     "Before the first update": "python train.py data=files, as docs/automatic.md says",
     "2,000 sentences; baseline: rival.es": "seq2seq evaluate",
     "500 sentences: BLEU *": "seq2seq analyse",
