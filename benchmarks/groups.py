@@ -3,7 +3,7 @@
 import json
 import sys
 import tempfile
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from seq2seq.evaluation.faults import invented_share
 from seq2seq.evaluation.robustness import make_probes, measure
 from seq2seq.settings.compose import compose
 from seq2seq.settings.data import DataConfig
-from seq2seq.settings.training import ModifiersConfig
 from seq2seq.storage.output import find_model
 from seq2seq.translate.translator import Translator
 
@@ -35,7 +34,7 @@ TEXTS = {
 }
 MODIFIERS = {
     "capitals and titles": "capitals title_case",
-    "shape": "fragments joined list_marks brackets",
+    "shape": "fragments joined list_marks brackets repeats",
     "characters": "typography symbols typos",
     "names and numbers": "names numbers dates",
     "code": "code",
@@ -97,7 +96,7 @@ def _without_texts(group: str) -> list[str]:
 def without_modifiers(settings: list[str], group: str) -> list[str]:
     """Return the settings without a group; each other family changes as many pairs as before."""
     modifiers = compose(settings).training.modifiers
-    weights = {one.name: getattr(modifiers, one.name) for one in fields(ModifiersConfig) if one.name != "share"}
+    weights = {name: value for name, value in vars(modifiers).items() if name not in ("share", "own")}
     left = 1 - sum(weights[name] for name in group.split()) / sum(weights.values())
     without = [f"training.modifiers.{name}=0" for name in group.split()]
     return [*without, f"training.modifiers.share={modifiers.share * left}"]

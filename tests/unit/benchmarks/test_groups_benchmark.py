@@ -14,13 +14,13 @@ SETTINGS = ["experiment=mixed_cpu", "data.root=texts"]
 def changed_pairs(settings: list[str]) -> dict[str, float]:
     """Return the share of the pairs that each family changes."""
     modifiers = compose(settings).training.modifiers
-    weights = {one.name: getattr(modifiers, one.name) for one in fields(modifiers) if one.name != "share"}
+    weights = {name: value for name, value in vars(modifiers).items() if name not in ("share", "own")}
     return {name: modifiers.share * weight / sum(weights.values()) for name, weight in weights.items()}
 
 
 def test_each_family_is_in_one_group() -> None:
     names = " ".join(MODIFIERS.values()).split()
-    assert sorted(["share", *names]) == sorted(one.name for one in fields(ModifiersConfig))
+    assert sorted(["share", "own", *names]) == sorted(one.name for one in fields(ModifiersConfig))
 
 
 def test_without_a_group_every_other_family_changes_as_many_pairs() -> None:

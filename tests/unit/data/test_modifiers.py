@@ -41,7 +41,7 @@ def test_the_vocabulary_knows_the_frequent_words():
 
 
 def test_every_weight_is_of_a_family():
-    assert {*FAMILIES, "share"} == vars(ModifiersConfig()).keys()
+    assert {*FAMILIES, "share", "own"} == vars(ModifiersConfig()).keys()
 
 
 def only(*families: str) -> ModifiersConfig:

@@ -1,5 +1,6 @@
 """What must not change does not, whatever the model does to it."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from unittest.mock import Mock
@@ -133,8 +134,9 @@ MARKED = st.tuples(TEXTS, st.lists(st.tuples(st.integers(0, 40), st.sampled_from
 
 
 def make(text: str, marks: list[tuple[int, Kind]]) -> Marked:
-    """Make a text with marks at the given places, or at its end."""
-    placed = sorted((min(place, len(text)), kind.value) for place, kind in marks)
+    """Make a text with marks at the given places, or at its end, but not within a symbol."""
+    within = {place: symbol.end() for symbol in re.finditer("\x01\\d\x01", text) for place in range(*symbol.span())[1:]}
+    placed = sorted((within.get(place, min(place, len(text))), kind.value) for place, kind in marks)
     return Marked(text, tuple(Mark(place, Kind(kind), number) for number, (place, kind) in enumerate(placed)))
 
 
