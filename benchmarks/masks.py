@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from sacrebleu.metrics.chrf import CHRF
@@ -66,7 +67,7 @@ def run(plan: Plan, device: torch.device) -> Results:
 def make_probes(plan: Plan, translator: Translator, pairs: list[Pair]) -> dict[str, list[Probe]]:
     """Put a string, as modifiers draw them, into sentences that have none; return the sentences of each family."""
     rng, masker = random.Random(plan.seed), Masker(99)
-    weights = dict.fromkeys(MODIFIERS, 0.0) | {"code": 3.0, "symbols": 1.0}
+    weights: dict[str, Any] = dict.fromkeys(MODIFIERS, 0.0) | {"code": 3.0, "symbols": 1.0}
     modifiers = Modifiers(ModifiersConfig(**weights), (translator.src_lang, translator.tgt_lang), translator.tokenizer)
     pairs = [pair for pair in pairs if not any(masker.mask(text).strings for text in pair)]
     patterns = {name: re.compile(f"(?:{any_of([name])})+") for name in FAMILIES}

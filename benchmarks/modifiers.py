@@ -53,7 +53,7 @@ def run(plan: Plan, device: torch.device) -> Results:
     if unknown := [name for name in chosen if name not in FAMILIES]:
         raise UserError(f"--families has {unknown[0]}: choose from {', '.join(FAMILIES)}")
     weights = {name: 0.0 for name in FAMILIES if name not in chosen}
-    settings = TrainingConfig(max_tokens=1024, modifiers=ModifiersConfig(share=plan.share, **weights))
+    settings = TrainingConfig(max_tokens=1024, modifiers=replace(ModifiersConfig(share=plan.share), **weights))
     config = Config(data=DataConfig(train=[str(plan.data)]), training=settings)
     data = prepare(config.data, config.tokenizer)
     rows = modified_pairs(plan, config, data)

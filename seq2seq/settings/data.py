@@ -13,7 +13,7 @@ from seq2seq.settings.rules import AUTO
 
 SPLITS = ("train", "validation", "test")
 RESERVED = ("<unk>", "<s>", "</s>", "<pad>")  # subwords without text that every tokenizer has
-_SECRET = re.compile(r"://[^/]*@|[?&][^=]*(?:signature|credential|token|key|secret|sig|password)=", re.IGNORECASE)
+_SECRET = re.compile(r"://[^/]*@|[?&][^=&?]*(?:signature|credential|token|key|secret|sig|password)=", re.IGNORECASE)
 
 
 @dataclass(kw_only=True)

@@ -42,9 +42,7 @@ def part_of(setting: str, name: str) -> Any:
 
 def load_extensions(modules: Iterable[str]) -> None:
     """Import modules of the working directory or of packages; processes that start later import them, too."""
-    for module in modules:
-        if module in sys.modules:
-            continue
+    for module in (name for name in modules if name not in sys.modules):
         if (folder := str(Path.cwd())) not in sys.path:
             sys.path.append(folder)  # for further processes, too
         try:

@@ -57,7 +57,7 @@ FAMILIES = {  # if several match at a position, the first one takes the string
         r"(?![A-Za-z])",  # C, Python, Java, Objective-C
         r"%L?n\b|%L?\d{1,2}(?!\d)",  # Qt
         r"%%(?=\W|$)",
-        r"\$(?:[a-z_]\w++|[A-Z][A-Z_]++(?!\w))|%[A-Z_]{2,}+%|__[^\W_]\w*?__(?!\w)|@@\w++@@",
+        r"\$(?:[a-z_]\w++|[A-Z][A-Z_]++(?!\w))|%[A-Z_]{2,}+%|(?<!\w)__[^\W_]\w*?__(?!\w)|@@\w++@@",
         r"\[\[?[a-z]++(?:[_-][a-z0-9]++)++\]?\]",
         r"\\[nrt](?!\w)|&&",
     ],

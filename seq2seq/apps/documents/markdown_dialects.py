@@ -79,7 +79,7 @@ _DIRECTIVE = re.compile(  # of MyST, with text in it
 )
 _TITLES = {
     "admonition_open": re.compile(r'[^"]*"(.*)"'),
-    "container_colon_open": re.compile(r"\s*(?:\{[\w-]+\}|[\w-]+)(?:\[(.*)\]|\s+(.*?))\s*(?:@\S)?\s*$"),
+    "container_colon_open": re.compile(r"\s*+(?:\{[\w-]++\}|[\w-]++)(?:\[(.*)\]\s*+(?:@\S)?\s*+$|\s++(.*))"),
     "container_slash_open": re.compile(r"[^|]*\|\s*(.*)"),
 }
 _TITLES["container_backtick_open"] = _TITLES["container_colon_open"]
@@ -176,7 +176,8 @@ def _add_titles(state: StateCore) -> None:
         tokens.append(token)
         title = _TITLES[token.type].match(token.info) if token.type in _TITLES else None
         if title and token.map:
-            content, lines = next(filter(None, title.groups()), ""), [token.map[0], token.map[0] + 1]
+            content, lines = next(filter(None, title.groups()), "").rstrip(), [token.map[0], token.map[0] + 1]
+            content = content[:-2].rstrip() if content[-2:-1] == "@" else content  # attributes
             tokens.append(Token("inline", "", 0, content=content, map=lines, children=[]))
     state.tokens = tokens
 

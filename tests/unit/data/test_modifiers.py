@@ -4,6 +4,7 @@ import itertools
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 from unicodedata import combining
 
 import pytest
@@ -45,7 +46,8 @@ def test_every_weight_is_of_a_family():
 
 
 def only(*families: str) -> ModifiersConfig:
-    return ModifiersConfig(share=1.0, **{name: float(name in families) for name in FAMILIES})
+    weights: dict[str, Any] = {name: float(name in families) for name in FAMILIES}
+    return ModifiersConfig(share=1.0, **weights)
 
 
 def forms(
