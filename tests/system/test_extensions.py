@@ -59,8 +59,9 @@ def test_an_optimizer_a_schedule_a_modifier_and_a_callback_of_ones_own(launcher:
         assert launcher.train(*OWN, f"name={name}", f"trainer.max_steps={steps}", cwd=workdir).status == 0
     more = ("resume=runs/parts", "trainer.max_steps=7")
     fails_in_one_line(launcher.train(*more, cwd=workdir), r"not known: .* extensions=\[MODULE\]")
-    again = (*OWN, "name=parts", "resume=auto", "trainer.max_steps=7")
-    assert [launcher.train(*again, cwd=workdir).status for _ in range(2)] == [0, 0]
+    assert launcher.train(*more, "extensions=my_parts", cwd=workdir).status == 0
+    kept = launcher.train(*OWN, "name=parts", "resume=auto", "trainer.max_steps=7", cwd=workdir)
+    assert (kept.status, "complete" in kept.output) == (0, True), kept.output
     rates = [0.1 * 0.5 ** (step // 2) for step in range(7)]
     assert [float(rate) for _, _, rate in logged(workdir / "runs/whole", "learning_rate")] == pytest.approx(rates)
     assert (workdir / "notes").read_text().splitlines() == ["whole 7", "parts 4", "parts 7"]
