@@ -12,7 +12,7 @@ _INLINE = re.compile(
     "a|abbr|acronym|b|bdi|bdo|big|br|cite|code|data|del|dfn|em|font|i|img|ins|kbd|label|mark|q|rp|rt|ruby|s|samp|small|"
     "span|strike|strong|sub|sup|time|tt|u|var|wbr"
 )
-_UNTRANSLATED = re.compile("code|kbd|math|pre|samp|script|style|svg|template|textarea|tt|var")
+_UNTRANSLATED = re.compile("code|kbd|math|pre|samp|script|style|su[bp]|svg|template|textarea|tt|var")
 _ENDING = re.compile(  # an element whose end tag may be left out, and one that ends it (HTML, section 13.1.2.4)
     "p (?:address|article|aside|blockquote|center|details|dialog|dir|div|d[dlt]|fieldset|figcaption|figure|footer|form|"
     "h[1-6]|header|hgroup|hr|li|main|menu|nav|ol|p|pre|search|section|summary|table|ul)|li li|d[dt] d[dt]|"
@@ -29,6 +29,7 @@ _MARKUP = re.compile(
     r"""<!--(?:-?>|.*?(?:--!?>|\Z))
     | <!\[CDATA\[.*?(?:\]\]>|\Z)
     | <(?:[!?]|/(?![A-Za-z]))[^>]*(?:>|\Z)
+    | (?P<template>\{\{[^{}]*+\}\}|\{%[^{}%]*+%\})
     | </(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
     | <(?P<start>[A-Za-z][^\s/>]*+)
       (?:[^>=/]++|/(?!>)|=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)*+(?P<slash>/)?(?:>|\Z)
@@ -69,7 +70,7 @@ def _find_texts(text: str) -> list[list[Token]]:
     elements, now = [("", True)], True  # the open elements, and whether the text of each is translated
     for kind, tag, start, end in _tokenize(text):
         is_block = kind in ("start", "end", "empty") and not _INLINE.fullmatch(tag)
-        before, now = now, now if kind == "text" else _follow(elements, kind, tag, text[start:end])
+        before, now = now, now if kind in ("text", "object") else _follow(elements, kind, tag, text[start:end])
         if not before and segments[-1]:
             segments[-1][-1] = *segments[-1][-1][:3], end
         is_left = now and not before and (is_block or kind == "start")  # an untranslated element that may go on
@@ -77,6 +78,8 @@ def _find_texts(text: str) -> list[list[Token]]:
             segments[-1][-1:] = []
         if is_left or (before and (is_block or (not now and kind == "end"))):
             segments.append([])
+        elif before and kind == "end" and segments[-1][-1:] and segments[-1][-1][:2] == ("start", tag):
+            segments[-1][-1] = "object", tag, segments[-1][-1][2], end  # an empty element, such as an icon
         elif before:
             segments[-1].append((kind if now else "object", tag, start, end))
     if not now and segments[-1]:  # an element that is not closed: no text can follow it
@@ -105,11 +108,7 @@ def _follow(elements: list[tuple[str, bool]], kind: str, tag: str, markup: str) 
 
 def _trim(segment: list[Token], text: str) -> list[Token]:
     """Remove white space and comments at both ends."""
-    indices = [
-        index
-        for index, (kind, _, start, end) in enumerate(segment)
-        if kind != "other" and (kind != "text" or text[start:end].strip())
-    ]
+    indices = [i for i, (kind, _, *span) in enumerate(segment) if kind != "other" and text[slice(*span)].strip()]
     return segment[indices[0] : indices[-1] + 1] if indices else []
 
 
@@ -160,7 +159,7 @@ def _tokenize(text: str) -> list[Token]:
         if match["entity"]:
             kind, tag = "empty", _ENTITY
         elif not tag:
-            kind = "other"
+            kind = "object" if match["template"] else "other"
         elif match["slash"]:
             kind = "empty"
         elif kind == "start" and tag.lower() in _RAW:

@@ -226,7 +226,7 @@ def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Marked
 
 
 def _with_spans(content: str, tokens: Iterable[Token]) -> list[tuple[Token, int, int]]:
-    """Return the tokens of markup, and where each begins and ends; a link by its text alone is one token."""
+    """Return the tokens of markup, and where each begins and ends; a link by its text alone, or without one, is one."""
     spans: list[tuple[Token, int, int]] = []
     opened: list[int] = []
     for token in tokens:
@@ -237,7 +237,7 @@ def _with_spans(content: str, tokens: Iterable[Token]) -> list[tuple[Token, int,
             opened.append(len(spans))
         elif token.type == "link_close" and opened:
             opening, first, _ = spans[number := opened.pop()]
-            if content[begin:end] in ("]", "][]"):
+            if content[begin:end] in ("]", "][]") or begin == spans[number][2]:
                 spans[number] = opening, first, end
         spans.append((token, begin, end))
     return spans

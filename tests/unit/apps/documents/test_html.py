@@ -67,6 +67,18 @@ def test_white_space_goes_with_tags_that_enclose_nothing(run: Run):
     assert run(".html", page) == ("<p>A <img src=x> B<br>\n  C&nbsp;D<!-- e --> F<wbr> <b>G</b><br></p>")
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<p>A WORD<sup>1</sup> AND H<sub>2</sub>O ON THE 1<sup>st</sup></p>",
+        '<p><a href=x><i class="fa"></i> HOME <i></i> PAGE</a><a name="x"></a></p>',
+        '<p>{% if a > 1 %}MANY{% endif %} {{ b | c("<d>", "&") }} E</p>',
+    ],
+)
+def test_superscripts_empty_elements_and_templates_stay_where_they_are(run: Run, page: str):
+    assert run(".html", page.lower()) == page
+
+
 def test_characters_that_mean_markup_are_escaped(run: Run):
     assert run(".html", "<p>less</p>", lambda texts: ["a < b & c" for _ in texts]) == "<p>a &lt; b &amp; c</p>"
 

@@ -186,6 +186,7 @@ def test_a_text_whose_markup_would_change_stays(run: Run, caplog: pytest.LogCapt
         ("a <b\nc='d'>e</b>", "A <b c='d'>E</b>", "a e"),
         ("import the 'a' here", "IMPORT THE 'A' HERE", "import the 'a' here"),
         ("***both*** **a *b* c** __e__", "***BOTH*** **A *B* C** __E__", "both a b c e"),
+        ("see [](a.md) and b", "SEE [](a.md) AND B", "see \x010\x01 and b"),
         ("a ~~b~~ ![x [y](z)](i) c", "A ~~B~~ ![x [y](z)](i) C", "a b c"),
     ],
 )
