@@ -38,7 +38,7 @@ def learning_rate(d_model: int, batch: int, *, is_pre_norm: bool) -> float:
 
     At a width of 256 it is 2e-3 with pre-norm, else 1e-3: a post-norm Transformer does not learn to align at 2e-3
     (docs/speedrun.md). It falls with the square root of the width, as that of Vaswani et al. 2017 does, who
-    had batches of 25,000. Smaller batches have the same rate (docs/automatic.md). Larger ones have more, by the fourth
+    had batches of 25,000. Smaller batches have the same rate (docs/results.md). Larger ones have more, by the fourth
     root: Ott et al. 2018 doubled the rate for batches 16 times as large.
     """
     rate = (2e-3 if is_pre_norm else 1e-3) * math.sqrt(256 / d_model) * max(1.0, batch / PAPERS_BATCH) ** 0.25
