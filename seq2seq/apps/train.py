@@ -130,7 +130,7 @@ def analyse_tests(config: Config, folder: Path) -> None:
     """Write an analysis of the errors in a complete run's test translations to the run's folder."""
     import torch
 
-    from seq2seq.apps.explain.attention_analysis import PAGE, training_sources, write_analysis
+    from seq2seq.apps.explain.analysis import PAGE, training_sources, write_analysis
     from seq2seq.training.finish_run import read_translations
     from seq2seq.training.target_words import words_of_run
     from seq2seq.translate.translator import Translator

@@ -85,8 +85,7 @@ def attend(
 
     from seq2seq.apps.explain.interventions import Interventions
     from seq2seq.apps.explain.interventions import rank_heads as rank
-    from seq2seq.apps.explain.page import write_page
-    from seq2seq.apps.explain.page_data import assemble
+    from seq2seq.apps.explain.page import assemble, write_page
     from seq2seq.apps.explain.picture import draw
     from seq2seq.translate.translator import Translator
 
@@ -127,8 +126,8 @@ def attend_over(
     settings = shared.search_settings(folder, changes)
     import torch
 
-    from seq2seq.apps.explain.attention_over_training import animate, make_moment, write_over_page
     from seq2seq.apps.explain.explanation import explain, explain_subject
+    from seq2seq.apps.explain.picture import animate, make_moment, write_over_page
     from seq2seq.device import choose_device
     from seq2seq.training.averaging import checkpoints_by_update, read_weights
     from seq2seq.training.run_files import losses_by_update

@@ -106,7 +106,7 @@ def serve(
 def explainer(translator: "Translator") -> "Explain":
     """Return the function that explains a sentence: an explanation's JSON values, the steps of one head, and beams."""
     from seq2seq.apps.explain.interventions import Interventions
-    from seq2seq.apps.explain.page_data import assemble
+    from seq2seq.apps.explain.page import assemble
     from seq2seq.apps.serve.messages import ExplainRequest
 
     def explained(request: ExplainRequest) -> dict[str, Any]:

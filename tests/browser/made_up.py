@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from seq2seq.apps.explain.page_data import assemble
+from seq2seq.apps.explain.page import assemble
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.translate.bundle import load_bundle

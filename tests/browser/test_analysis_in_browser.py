@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from seq2seq.apps.explain.analysis_page import write_analysis_page
+from seq2seq.apps.explain.analysis import write_analysis_page
 from seq2seq.evaluation.error_analysis import Translated, analyse
 from tests.browser.watched import Watched
 

@@ -13,7 +13,7 @@ from benchmarks.browser import ASK
 from seq2seq.apps.explain import model_page
 from seq2seq.apps.explain.interventions import Interventions
 from seq2seq.apps.explain.model_page import export_html, quantised
-from seq2seq.apps.explain.page_data import assemble
+from seq2seq.apps.explain.page import assemble
 from seq2seq.model import attention
 from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seq2seq.apps.explain.heads import PARTS
-from seq2seq.apps.explain.sentence import Subject, Word, make_subject, require_engine
+from seq2seq.apps.explain.sentence import PARTS, Subject, Word, make_subject, require_engine
 from seq2seq.model.variants.trace import aligning_layer
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.words import align_words

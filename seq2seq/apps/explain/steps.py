@@ -9,8 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seq2seq.apps.explain.explanation import plain
-from seq2seq.apps.explain.heads import find_heads, require_transformer
-from seq2seq.apps.explain.sentence import Subject, encode_sentence, require_engine
+from seq2seq.apps.explain.sentence import Subject, encode_sentence, find_heads, require_engine, require_transformer
 from seq2seq.model import attention as textbook
 from seq2seq.model.variants.trace import record_attention
 from seq2seq.search.types import Candidate, Source

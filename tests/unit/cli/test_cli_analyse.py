@@ -137,7 +137,7 @@ def test_bad_input_is_one_line(seq2seq, analyse, words, message):
     ],
 )
 def test_mistakes_are_found_before_the_model_works(analyse, monkeypatch, words, obstacle, message):
-    monkeypatch.setattr("seq2seq.apps.explain.attention_analysis.find_focus", lambda *_: pytest.fail("the model works"))
+    monkeypatch.setattr("seq2seq.apps.explain.analysis.find_focus", lambda *_: pytest.fail("the model works"))
     if obstacle:
         Path(obstacle).parent.mkdir(parents=True, exist_ok=True)
         Path(obstacle).mkdir() if obstacle.endswith("/") else Path(obstacle).touch()
@@ -153,6 +153,6 @@ def test_an_error_leaves_the_files_of_before(analyse, monkeypatch):
     def fail(*_):
         raise UserError("it failed")
 
-    monkeypatch.setattr("seq2seq.apps.explain.attention_analysis.write_analysis_page", fail)
+    monkeypatch.setattr("seq2seq.apps.explain.analysis.write_analysis_page", fail)
     assert analyse(*FILES, "--worst", 1)[2] == "error: it failed\n"
     assert {path.name: path.read_bytes() for path in Path("deep/out").iterdir()} == before

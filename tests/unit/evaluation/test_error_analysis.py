@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 from rich.console import Console
 
-from seq2seq.apps.explain.analysis_page import write_analysis_page
+from seq2seq.apps.explain.analysis import write_analysis_page
 from seq2seq.evaluation.error_analysis import Analysis, Focus, Translated, analyse, count_words, in_ranges
 from seq2seq.evaluation.faults import FAULTS
 

@@ -1,4 +1,4 @@
-// Why this word and not another one: the twin of seq2seq/apps/explain/contrast.py.
+// Why this word and not another one: the twin of seq2seq/apps/explain/interventions.py.
 
 import { product } from "./layers.js";
 

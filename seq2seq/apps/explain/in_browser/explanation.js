@@ -1,4 +1,4 @@
-// Everything that a page shows of one sentence, as JSON values: the twin of seq2seq/apps/explain/page_data.py.
+// Everything that a page shows of one sentence, as JSON values: the twin of seq2seq/apps/explain/page.py.
 
 import { contrast } from "./contrast.js";
 import { beamSearch } from "./search.js";

@@ -10,8 +10,8 @@ import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
-from seq2seq.apps.explain.attention_over_training import Moment, _draw, animate, make_moment, write_over_page
 from seq2seq.apps.explain.explanation import Explanation, explain
+from seq2seq.apps.explain.picture import Moment, _draw, animate, make_moment, write_over_page
 from seq2seq.errors import UserError
 
 TEXT, TARGET = "The cat sees a blue ball.", "El gato <b>ve</b> una bola."

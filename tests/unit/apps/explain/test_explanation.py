@@ -7,8 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from seq2seq.apps.explain.explanation import explain, explain_subject, over_words
-from seq2seq.apps.explain.heads import PARTS
-from seq2seq.apps.explain.sentence import MAX_SUBWORDS, Word, make_subject, words_of
+from seq2seq.apps.explain.sentence import MAX_SUBWORDS, PARTS, Word, make_subject, words_of
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.ensemble import Ensemble

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from seq2seq.apps.explain.explanation import explain
-from seq2seq.apps.explain.heads import require_transformer
 from seq2seq.apps.explain.interventions import Interventions, changed, rank_heads
+from seq2seq.apps.explain.sentence import require_transformer
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from seq2seq.apps.explain.analysis_page import write_analysis_page
+from seq2seq.apps.explain.analysis import write_analysis_page
 from seq2seq.apps.explain.page import write_page
 from seq2seq.evaluation.error_analysis import Translated, analyse
 

@@ -4,7 +4,7 @@ import pytest
 
 from seq2seq.apps.explain.explanation import explain
 from seq2seq.apps.explain.interventions import Interventions
-from seq2seq.apps.explain.page_data import assemble
+from seq2seq.apps.explain.page import assemble
 from seq2seq.apps.explain.steps import beam_steps
 from seq2seq.errors import UserError
 from seq2seq.settings.search import SearchConfig

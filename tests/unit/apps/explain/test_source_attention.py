@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from seq2seq.apps.explain import source_attention
-from seq2seq.apps.explain.source_attention import find_focus
+from seq2seq.apps.explain import analysis
+from seq2seq.apps.explain.analysis import find_focus
 from seq2seq.errors import UserError
 from seq2seq.search.types import TokenScores
 from seq2seq.translate.translator import Translator
@@ -16,7 +16,7 @@ from seq2seq.translate.translator import Translator
 def test_ignored_tokens_and_entropy_follow_from_attention() -> None:
     end = [0.0, 0.0, 1.0]  # of the target's </s>, which does not count
     scores = TokenScores([0.0] * 3, [[0.9, 0.1, 0.0], [0.5, 0.0, 0.5], end])
-    measures = source_attention._measure(scores, 2)
+    measures = analysis._measure(scores, 2)
     assert measures.ignored == 0.5  # the second of two gets 0.1 in all
     assert measures.entropy == pytest.approx((0.3251 + 0.6931) / 2, abs=1e-4)
 
@@ -37,7 +37,7 @@ def test_every_line_has_its_own_focus(golden: Translator) -> None:
 
 
 def test_a_pair_that_is_too_long_is_not_read(golden: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_attention, "MAX_TOKENS", 12)
+    monkeypatch.setattr(analysis, "MAX_TOKENS", 12)
     measures = find_focus(golden, ["A dog.", "A dog. " * 9], ["Un perro."] * 2)
     assert [pair is None for pair in measures] == [False, True]
 
