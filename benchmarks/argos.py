@@ -11,8 +11,8 @@ import torch
 
 from benchmarks.command import Options, Results, Table
 from benchmarks.data import read_test
-from seq2seq.apps.exchange.argos import export_argos
 from seq2seq.apps.exchange.cached import cached_export
+from seq2seq.apps.exchange.ctranslate2 import export_argos
 from seq2seq.errors import UserError
 from seq2seq.storage.output import find_model
 from seq2seq.translate.ctranslate2_engine import load_export

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.command import Options, Results, Table
 from seq2seq.evaluation.faults import lost_numbers
-from seq2seq.evaluation.loops import has_loop
+from seq2seq.evaluation.robustness import has_loop
 from seq2seq.storage.output import find_model
 from seq2seq.text.masks import Masker
 from seq2seq.text.sentences import sentence_ends

@@ -13,7 +13,7 @@ from benchmarks.ctranslate import Contestant, export_all
 from benchmarks.data import joint, read_test
 from benchmarks.decoding import LIMIT
 from benchmarks.race import Spread, race
-from seq2seq.apps.distributed.processes import stream
+from seq2seq.apps.distributed.bulk import stream
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.translate.bundle import load_bundle
 from seq2seq.translate.translator import Translator

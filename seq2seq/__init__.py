@@ -12,7 +12,7 @@ from seq2seq.errors import UserError
 if TYPE_CHECKING:
     from seq2seq.apps.pipeline import pipeline
     from seq2seq.apps.train import train
-    from seq2seq.settings.extensions import register
+    from seq2seq.settings.checks import register
     from seq2seq.text.glossary import Glossary
     from seq2seq.translate.translator import Translator
     from seq2seq.translate.types import Text
@@ -24,7 +24,7 @@ _HOMES = {
     "Text": "seq2seq.translate.types",
     "Translator": "seq2seq.translate.translator",
     "pipeline": "seq2seq.apps.pipeline",
-    "register": "seq2seq.settings.extensions",
+    "register": "seq2seq.settings.checks",
     "train": "seq2seq.apps.train",
 }
 

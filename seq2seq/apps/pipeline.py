@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.apps.exchange.sources import imported
+from seq2seq.apps.exchange.cached import imported
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
 from seq2seq.storage.output import find_model

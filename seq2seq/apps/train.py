@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from seq2seq.apps.exchange.sources import imported
+from seq2seq.apps.exchange.cached import imported
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.settings.compose import MAX_NAME, as_folder_name, checked_config, compose_by_hydra, parse
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.preflight import find_existing, refuse_early
 from seq2seq.training.run_files import best_value, read_metrics, running
+from seq2seq.training.run_state import find_existing, refuse_early
 
 if TYPE_CHECKING:
     from lightning import Callback

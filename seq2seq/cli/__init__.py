@@ -7,22 +7,7 @@ import traceback
 
 import typer
 
-from seq2seq.cli import (
-    analyse,
-    attend,
-    bulk_translate,
-    corpora,
-    evaluate,
-    lab,
-    models,
-    options,
-    prepare,
-    runs,
-    score,
-    serve,
-    shortlist,
-    translate,
-)
+from seq2seq.cli import analyse, attend, corpora, evaluate, lab, models, options, runs, serve, translate
 from seq2seq.cli.streams import standard_streams
 from seq2seq.errors import UserError, printable
 
@@ -45,16 +30,15 @@ app = options.Application(
 app.command()(translate.translate)
 for command in (evaluate.evaluate, analyse.analyse):
     app.command(cls=options.ManyValues)(command)
-for command in (score.score, models.export):
+for command in (evaluate.score, models.export):
     app.command()(command)
 app.command("import")(models.import_)
 as_train_py = {"ignore_unknown_options": True, "help_option_names": []}
 typer.Typer.command(app, "train", context_settings=as_train_py)(train_command)  # train.py reads --debug itself
-app.command()(runs.runs)
-for command in (attend.attend, shortlist.shortlist, models.average, corpora.distill, corpora.backtranslate):
+for command in (runs.runs, attend.attend, models.shortlist, models.average, corpora.distill, corpora.backtranslate):
     app.command()(command)
-app.command()(prepare.prepare)
-app.command()(bulk_translate.bulk_translate)
+for command in (corpora.prepare, translate.bulk_translate):
+    app.command()(command)
 app.add_typer(lab.app, name="lab")
 app.command()(serve.serve)
 translate_app = options.Application(None, no_args_is_help=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seq2seq.data.corpus import has_two_sides, open_corpora
 from seq2seq.errors import UserError
-from seq2seq.evaluation.testsets import load_testset
+from seq2seq.evaluation.metrics import load_testset
 from seq2seq.settings.data import DataConfig
 from seq2seq.storage.output import count_lines, read_lines
 from seq2seq.text.normalise import normalise

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from seq2seq.settings.checks import IntOrAuto
+from seq2seq.settings.checks import IntOrAuto, load_extensions
 from seq2seq.settings.describe import field_comments
-from seq2seq.settings.extensions import load_extensions
 from seq2seq.settings.search import Compile, SearchConfig
 
 FILES, SEARCH, DRAWING, WANTED = "Input and output", "Search", "Sampling and choice", "Required and forbidden phrases"

@@ -146,9 +146,9 @@ def translate(
     texts, kept = job.texts(to_translate), []
     with progress(lines.total, start, shown=shown) as advance:
         if workers > 1:
-            from seq2seq.apps.distributed import processes
+            from seq2seq.apps.distributed import bulk
 
-            translated = processes.stream(job.translator, texts, job.request, workers, first_line=first)
+            translated = bulk.stream(job.translator, texts, job.request, workers, first_line=first)
         else:
             translated = job.translator.stream(texts, job.request, first_line=first, on_progress=advance)
         for number, (source, best) in enumerate(zip(to_show, translated, strict=True), start=first):

@@ -1,4 +1,4 @@
-"""Finds texts in the wrong language as a whole: corpora with swapped sides or one language, texts given to translate.
+"""Codes of languages, and texts that are in the wrong one as a whole: swapped corpora, texts given to translate.
 
 Function words tell eight languages apart. Other languages need the extra package py3langid. Text that is in none of
 them, such as code, names or an invented language, seems to be in no language.
@@ -38,6 +38,15 @@ _FUNCTION_WORDS = {
     }.items()
 }
 _NAMES = {"en": "english inglés", "es": "spanish español castellano", "fr": "french", "de": "german", "it": "italian"}
+NAMES = {
+    **{"ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German"},
+    **{"el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque"},
+    **{"fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi"},
+    **{"hu": "Hungarian", "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian"},
+    **{"lv": "Latvian", "nb": "Norwegian", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian"},
+    **{"ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sv": "Swedish", "th": "Thai", "tr": "Turkish"},
+    **{"uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese"},
+}
 
 
 def seem_to_be(texts: Iterable[str], language: str, other: str) -> bool:
@@ -133,3 +142,13 @@ def _is_header(pair: Pair, data: DataConfig) -> bool:
     return any(
         all(side and side <= of for side, of in zip(words, order, strict=True)) for order in (names, names[::-1])
     )
+
+
+def base_language(code: str) -> str:
+    """Return the language of a code in lower case, without script and region: en for EN, en-US and en_GB.UTF-8."""
+    return re.split(r"[-_.]", code.strip().lower())[0]
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language, such as Portuguese for pt-BR; of an unknown one, the code."""
+    return NAMES.get(base_language(code), code)

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from seq2seq.data.formats import Pair
-from seq2seq.settings.extensions import MODIFIERS, part_of
+from seq2seq.settings.checks import MODIFIERS, part_of
 from seq2seq.settings.training import ModifiersConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.vocabulary import Tokenizers

@@ -16,9 +16,8 @@ from seq2seq.data.clean import identifier_version
 from seq2seq.data.corpus import Corpus, is_outside, open_splits
 from seq2seq.data.dataset import PreparedData, load_prepared
 from seq2seq.data.epochs import weighted_shares
-from seq2seq.data.pipeline import Pipeline
+from seq2seq.data.pipeline import Pipeline, Splits, find_splits
 from seq2seq.data.processes import Processes
-from seq2seq.data.splits import Splits, find_splits
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig, TokenizerConfig, cache_root
 from seq2seq.storage.cache import cached_folder, digest_once, is_complete

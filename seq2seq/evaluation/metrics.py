@@ -1,9 +1,13 @@
-"""Corpus scores of translations, by sacreBLEU. Reads texts only."""
+"""Corpus scores of translations, by sacreBLEU, its public test sets, and expected utilities. Reads texts only."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from pathlib import Path
+from tarfile import TarError
 
+import numpy as np
+from fastchrf import pairwise_chrf
 from rich.table import Table
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
@@ -11,6 +15,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from seq2seq.errors import UserError
+from seq2seq.storage.lines import Lines, refuse_bad_lines
 
 _MECAB = {"ja": "MeCab", "ko": "mecab_ko"}  # language → the module that splits its words
 
@@ -107,3 +112,39 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "
     """
     require_same_length(len(hypotheses), len(references))
     return make_bleu(language).corpus_score(list(hypotheses), [list(references)]).score
+
+
+def load_testset(name: str, src_lang: str = "en", tgt_lang: str = "es") -> tuple[list[str], list[str]]:
+    """Read a test set's source lines and (first) references.
+
+    Args:
+        name: as sacreBLEU spells it, for example wmt13.
+        src_lang: language of the sources.
+        tgt_lang: language of the references.
+    """
+    from sacrebleu.dataset import DATASETS
+
+    pair = f"{src_lang}-{tgt_lang}"
+    if name not in DATASETS or pair not in DATASETS[name].langpairs:
+        known = sorted(key for key, dataset in DATASETS.items() if pair in dataset.langpairs)
+        raise UserError(f"sacreBLEU has no test set {name!r} for {pair}: choose one of {', '.join(known) or '(none)'}")
+    dataset = DATASETS[name]
+    try:
+        files = dataset.get_source_file(pair), dataset.get_reference_files(pair)[0]
+    except (OSError, EOFError, TarError, SystemExit) as error:  # sacreBLEU exits on a wrong checksum
+        raise UserError(
+            f"test set {name} is not in {dataset._outdir} and could not be downloaded ({error}): "
+            "connect to the network, or copy the folder from a machine that has it"
+        ) from error
+    sources, references = ([line.strip() for line in refuse_bad_lines(Lines(Path(file)))] for file in files)
+    return sources, references
+
+
+def expected_utilities(candidates: Sequence[str]) -> list[float]:
+    """Return the expected utility of each translation of one source, from 0 to 100 (Eikema & Aziz 2022).
+
+    The utility of a candidate for a reference is its sentence chrF (Popović 2015), as sacreBLEU computes it. Every
+    candidate serves as a reference, itself included; repeated candidates, such as samples, count each time.
+    """
+    texts = ["".join(text.split()) for text in candidates]  # chrF ignores white space
+    return np.array(pairwise_chrf([texts], [texts])[0]).mean(1).tolist()

@@ -10,8 +10,8 @@ from torch.overrides import TorchFunctionMode
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.model.variants.ablations import ablate
-from seq2seq.model.variants.recurrent.network import Recurrent
-from seq2seq.settings.extensions import ARCHITECTURE, registered
+from seq2seq.model.variants.recurrent import Recurrent
+from seq2seq.settings.checks import ARCHITECTURE, registered
 from seq2seq.settings.model import ModelConfig
 
 

@@ -1,6 +1,7 @@
-"""The decoders for search: what a search calls, and which decoder a model gets."""
+"""The decoders for search: what a search calls, and which decoder a model or an ensemble gets."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,12 +16,45 @@ from seq2seq.errors import UserError
 from seq2seq.model import attention
 from seq2seq.model.agreement import agrees, make_example
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.ensemble import Ensemble, mean_log_probs
 from seq2seq.model.kernels import is_fused_kernels
 from seq2seq.model.native import NativeDecoder, require_compilable
 from seq2seq.settings.search import Compile
 
 log = logging.getLogger(__name__)
+
+
+class Ensemble:
+    """Models with one vocabulary, which an engine uses like one model."""
+
+    def __init__(self, members: Sequence[EncoderDecoder]) -> None:
+        self.members = members
+
+    @property
+    def can_align(self) -> bool:
+        """Whether every member attends to the source."""
+        return all(member.can_align for member in self.members)
+
+    def eval(self) -> "Ensemble":
+        """Switch the members' dropout off."""
+        for member in self.members:
+            member.eval()
+        return self
+
+    def predict(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Float[Tensor, "b t v"]:
+        """Predict the token after each token of tgt_in: log of the mean probability (nats)."""
+        return mean_log_probs([member.predict(src, tgt_in) for member in self.members])
+
+    def predict_and_align(
+        self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]
+    ) -> tuple[Float[Tensor, "b t v"], Float[Tensor, "b t s"]]:
+        """Return what `predict` returns, and the mean of the members' attention to the source positions."""
+        logits, weights = zip(*(member.predict_and_align(src, tgt_in) for member in self.members), strict=True)
+        return mean_log_probs(logits), torch.stack(weights).mean(0)
+
+
+def mean_log_probs(logits: Sequence[Float[Tensor, "*rows v"]]) -> Float[Tensor, "*rows v"]:
+    """Return the log of the members' mean probability (nats)."""
+    return torch.stack([member.float().log_softmax(-1) for member in logits]).logsumexp(0) - math.log(len(logits))
 
 
 @runtime_checkable

@@ -21,10 +21,9 @@ from torch import Tensor, nn
 from seq2seq.errors import UserError
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.compiling import load_library
-from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.encoder_decoder import DecoderState, EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, Dropout, FeedForward, GatedFeedForward, Residual
 from seq2seq.model.positions import rotations, sinusoidal
-from seq2seq.model.state import DecoderState
 from seq2seq.model.transformer import Transformer, embedding_scale
 
 ROWS_OF_THREAD = 16  # fewest rows of a thread: few rows cost as much as one, since every thread reads all weights

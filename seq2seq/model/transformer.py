@@ -10,11 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq.model.attention import KeysValues
-from seq2seq.model.encoder_decoder import PAD, EncoderDecoder, Side
+from seq2seq.model.encoder_decoder import PAD, DecoderState, EncoderDecoder, Side
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
 from seq2seq.model.masks import padding_mask, target_mask
 from seq2seq.model.positions import rotations, sinusoidal
-from seq2seq.model.state import DecoderState
 from seq2seq.model.variants.trace import Trace, aligning_layer, record_attention
 from seq2seq.settings.model import ModelConfig
 

@@ -11,8 +11,7 @@ its present length, as in Hugging Face's `generate`; hypotheses that become bett
 
 from operator import itemgetter
 
-from seq2seq.search.driver import Partial, Search, SearchTask
-from seq2seq.search.next_tokens import INF, NextTokens
+from seq2seq.search.driver import INF, NextTokens, Partial, Search, SearchTask
 from seq2seq.search.types import Candidate
 
 _SCORE = itemgetter(0)

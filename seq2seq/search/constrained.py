@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 from seq2seq.device import on_host, tensor_on
-from seq2seq.search.driver import Partial, Search, SearchTask
-from seq2seq.search.next_tokens import INF, NextTokens, require_numbers
+from seq2seq.search.beam import BeamSearch
+from seq2seq.search.driver import INF, NextTokens, Partial, Search, SearchTask, require_numbers
+from seq2seq.search.sampling import SampleSearch
 
 Phrase = tuple[int, ...]
 
@@ -141,3 +143,10 @@ class ConstrainedBeamSearch(Search[_Partial]):
             return not live
         bound = max(partial.score for partial in live) / (self.task.max_lengths[number] + 1) ** alpha
         return self.settings.beam == 1 or bound <= ended[self.task.n_best - 1].value(alpha)
+
+
+def make_search(task: SearchTask) -> Search[Any]:
+    """Return the search that the task's settings and phrases ask for; a beam of 1 is greedy search."""
+    if task.settings.sampling:
+        return SampleSearch(task)
+    return ConstrainedBeamSearch(task) if any(task.phrases) else BeamSearch(task)

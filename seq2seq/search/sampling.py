@@ -13,8 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq.device import on_host, tensor_on
-from seq2seq.search.driver import Partial, Search, SearchTask
-from seq2seq.search.next_tokens import INF, NextTokens, require_numbers
+from seq2seq.search.driver import INF, NextTokens, Partial, Search, SearchTask, require_numbers
 from seq2seq.search.types import Hypothesis
 from seq2seq.settings.search import SearchConfig
 

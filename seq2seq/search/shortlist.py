@@ -1,8 +1,8 @@
-"""Shortlists: the target ids that translations of a source id need. Knows no model and no text."""
+"""Shortlists, the target ids that translations of a source id need, and searches in such a part of a vocabulary."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from seq2seq.errors import UserError
+from seq2seq.search.types import Candidate, Hypothesis, Source
 from seq2seq.storage.atomic import replacing
 
 MULTIPLE = 64  # divides the number of allowed ids: a search finds the best tokens of a row in blocks of this size
@@ -135,3 +136,27 @@ def _fit(offsets: np.ndarray, targets: np.ndarray, always: np.ndarray, by_freque
     has_order = offsets[0] == 0 and offsets[-1] == targets.size and (np.diff(offsets) >= 0).all()
     are_ids = all(((ids >= 0) & (ids < size)).all() for ids in (targets, always))
     return bool(has_order and are_ids and np.array_equal(np.sort(by_frequency), np.arange(size)))
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Some ids of a vocabulary."""
+
+    ids: Int64[np.ndarray, " u"]  # in ascending order
+
+    def index(self, ids: Sequence[int]) -> list[int]:
+        """Return the indices of ids, all of which must be in the subset."""
+        return np.searchsorted(self.ids, ids).tolist()
+
+    def source(self, source: Source) -> Source:
+        """Return a source whose prefix and phrases are indices."""
+        phrases = [self.index(ids) for ids in source.phrases]
+        return replace(source, prefix=self.index(source.prefix), phrases=phrases)
+
+    def with_ids(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+        """Return hypotheses of indices as hypotheses of ids."""
+        return [replace(hypothesis, ids=self.ids[hypothesis.ids].tolist()) for hypothesis in hypotheses]
+
+    def on_candidates(self, call: Callable[[list[Candidate]], object]) -> Callable[[list[Candidate]], object]:
+        """Return a function that calls `call` with candidates whose indices are replaced by ids."""
+        return lambda candidates: call([one._replace(token=int(self.ids[one.token])) for one in candidates])

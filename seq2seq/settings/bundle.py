@@ -12,8 +12,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError, shorten
-from seq2seq.settings.checks import check_ranges, require
-from seq2seq.settings.extensions import WAY_OUT
+from seq2seq.settings.checks import WAY_OUT, check_ranges, require
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 

@@ -23,8 +23,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError, shorten
 from seq2seq.settings.bundle import first_line
+from seq2seq.settings.checks import load_extensions
 from seq2seq.settings.config import Config, flatten
-from seq2seq.settings.extensions import load_extensions
 from seq2seq.settings.missing_packages import train_command
 from seq2seq.settings.rules import AUTO
 

@@ -11,9 +11,9 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from seq2seq.errors import UserError, shorten
 from seq2seq.settings.bundle import RETIRED, first_line, read_bounded
+from seq2seq.settings.checks import load_extensions
 from seq2seq.settings.compose import from_hydra, one_line, parse
 from seq2seq.settings.config import Config
-from seq2seq.settings.extensions import load_extensions
 from seq2seq.settings.rules import AUTO
 
 _MAX_YAML = 1_000_000  # bytes

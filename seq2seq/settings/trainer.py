@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from seq2seq.errors import UserError
-from seq2seq.settings.checks import BoolOrAuto, IntOrAuto, check_choices, check_ranges, require
-from seq2seq.settings.extensions import CALLBACKS, part_of
+from seq2seq.settings.checks import CALLBACKS, BoolOrAuto, IntOrAuto, check_choices, check_ranges, part_of, require
 from seq2seq.settings.rules import AUTO
 
 

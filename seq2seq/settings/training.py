@@ -4,8 +4,16 @@ import math
 import sys
 from dataclasses import dataclass, field
 
-from seq2seq.settings.checks import IntOrAuto, NumberOrAuto, check_choices, check_ranges, require, require_at_least
-from seq2seq.settings.extensions import MODIFIERS, part_of
+from seq2seq.settings.checks import (
+    MODIFIERS,
+    IntOrAuto,
+    NumberOrAuto,
+    check_choices,
+    check_ranges,
+    part_of,
+    require,
+    require_at_least,
+)
 from seq2seq.settings.rules import AUTO
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2seq.data.batching import Batch
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.settings.extensions import OPTIMIZER, SCHEDULE, part_of, registered
+from seq2seq.settings.checks import OPTIMIZER, SCHEDULE, part_of, registered
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO, LONGEST_WARMUP, WARMUP
 from seq2seq.settings.training import TrainingConfig

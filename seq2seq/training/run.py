@@ -1,16 +1,18 @@
 """A whole run: data → training → weights → bundle → scores, in one folder."""
 
+import functools
 import logging
 import os
 import platform
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import lightning as L
 import torch
 from rich.console import Console
+from torch.utils.checkpoint import checkpoint
 
 from seq2seq.data.clean import drop_table
 from seq2seq.data.dataset import PreparedData
@@ -18,6 +20,7 @@ from seq2seq.data.loading import mixture_table, training_feed, validation_loader
 from seq2seq.data.prepare import corpus_digests, open_prepared, prepare_folder
 from seq2seq.device import prepare, tf32_products
 from seq2seq.errors import UserError, is_out_of_memory, shorten
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.config import Config
 from seq2seq.training.auto_values import resolve_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
@@ -26,13 +29,12 @@ from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.finetune import make_model
 from seq2seq.training.finish_run import TrainingEnd, complete_run, save_best
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.preflight import is_done
 from seq2seq.training.processes import choose_precision, rank, share_folder
-from seq2seq.training.recompute import recompute_layers
 from seq2seq.training.replay import CudaRecorder, records_updates
 from seq2seq.training.report import summary_table
 from seq2seq.training.run_files import best_value
 from seq2seq.training.run_folder import point_latest
+from seq2seq.training.run_state import is_done
 from seq2seq.training.trainer import make_trainer
 
 log = logging.getLogger(__name__)
@@ -162,3 +164,18 @@ def hardware(trainer: L.Trainer) -> str:
     if device.type == "cuda":
         return f"{trainer.world_size} × {torch.cuda.get_device_name(device)}"
     return f"{os.cpu_count()} CPU cores ({platform.machine()}, {torch.backends.cpu.get_cpu_capability()})"
+
+
+def recompute_layers(model: EncoderDecoder) -> None:
+    """Keep only each layer's input for the backward pass, which computes the layer again (Chen et al. 2016).
+
+    The same dropout is drawn again, so gradients are the same; validation and search do not change.
+    """
+    for layer in model.layers():
+        layer.forward = functools.partial(_forward, layer.forward)
+
+
+def _forward(forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*arguments, **named)
+    return checkpoint(forward, *arguments, use_reentrant=False, **named)

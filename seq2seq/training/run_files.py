@@ -14,8 +14,7 @@ from typing import Any
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.missing_packages import resume_command
-from seq2seq.storage.atomic import WORK, replacing
-from seq2seq.storage.locks import holder_of, is_held, unlock
+from seq2seq.storage.atomic import WORK, holder_of, is_held, replacing, unlock
 from seq2seq.training.run_state import COMPLETE, list_checkpoints, list_resumable, read_results, state_of, step_of
 
 LOCK = "lock"  # in a run's folder: the process that trains in it holds the lock

@@ -9,10 +9,10 @@ from typing import Any
 import lightning as L
 
 from seq2seq.data.dataset import PreparedData
+from seq2seq.settings.checks import CALLBACKS, part_of
 from seq2seq.settings.config import Config
-from seq2seq.settings.extensions import CALLBACKS, part_of
 from seq2seq.training.callbacks import make_callbacks
-from seq2seq.training.checkpoint_io import DurableIO
+from seq2seq.training.kept_checkpoints import DurableIO
 from seq2seq.training.loggers import make_loggers
 from seq2seq.training.processes import make_strategy, uses_gpu
 from seq2seq.training.replay import records_updates

@@ -13,17 +13,13 @@ from torch import Tensor
 
 from seq2seq.device import default_dtype, prepare, tensor_on
 from seq2seq.errors import UserError, is_out_of_memory
-from seq2seq.model.decoders import Decoder, decoder_for_search
+from seq2seq.model.decoders import Decoder, Ensemble, decoder_for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.native import NativeDecoder
-from seq2seq.search.build import make_search
-from seq2seq.search.constrained import tokens_needed
-from seq2seq.search.driver import SearchTask
-from seq2seq.search.next_tokens import best_next
+from seq2seq.search.constrained import make_search, tokens_needed
+from seq2seq.search.driver import SearchTask, best_next
 from seq2seq.search.rules import make_rules
-from seq2seq.search.shortlist import Shortlist
-from seq2seq.search.subset import Subset
+from seq2seq.search.shortlist import Shortlist, Subset
 from seq2seq.search.types import Candidate, Hypothesis, Phrases, Source, TokenScores, length_limits
 from seq2seq.settings import rules
 from seq2seq.settings.checks import IntOrAuto

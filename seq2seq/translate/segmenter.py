@@ -184,7 +184,7 @@ def without_repeats(translations: Iterable[Translation]) -> list[Translation]:
 
 def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
     """Return the candidates by their mean chrF against all others, best first (minimum Bayes risk)."""
-    from seq2seq.evaluation.mbr import expected_utilities  # slow to import, and rarely needed
+    from seq2seq.evaluation.metrics import expected_utilities  # slow to import, and rarely needed
 
     utilities = expected_utilities([candidate.text for candidate in candidates])
     order = sorted(range(len(candidates)), key=lambda index: utilities[index], reverse=True)

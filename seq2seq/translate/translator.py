@@ -12,9 +12,9 @@ from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.search import Compile, SearchConfig, change_search
 from seq2seq.storage.output import find_models
-from seq2seq.text.case import in_usual_case, is_in_capitals
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.vocabulary import Tokenizers
+from seq2seq.text.words import in_usual_case, is_in_capitals
 from seq2seq.translate.kept import Found, keep
 from seq2seq.translate.segmenter import (
     Alignment,
@@ -43,8 +43,8 @@ from seq2seq.translate.types import (
 if TYPE_CHECKING:  # an engine of another kind needs no PyTorch
     import torch
 
+    from seq2seq.model.decoders import Ensemble
     from seq2seq.model.encoder_decoder import EncoderDecoder
-    from seq2seq.model.ensemble import Ensemble
     from seq2seq.search.shortlist import Shortlist
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ class Translator:
                 belongs to another model, the device does not exist, or the search cannot be compiled.
         """
         from seq2seq.device import choose_device
-        from seq2seq.model.ensemble import Ensemble
+        from seq2seq.model.decoders import Ensemble
         from seq2seq.search.shortlist import Shortlist
         from seq2seq.translate.bundle import load_bundles
 

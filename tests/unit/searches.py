@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from seq2seq.model.build import build_model
+from seq2seq.model.decoders import Ensemble
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.ensemble import Ensemble
 from seq2seq.search.shortlist import Shortlist
 from seq2seq.search.types import Hypothesis, Source
 from seq2seq.settings.model import ModelConfig

@@ -1,11 +1,16 @@
-"""Export a bundle as a CTranslate2 model with the same scores.
+"""Export a bundle as a CTranslate2 model with the same scores, or as a package of Argos Translate with such a model.
 
 CTranslate2 supports every style of this project: LayerNorm and RMSNorm, before or after the sublayer; every activation;
 our sinusoidal positions; rotary positions in encoder and decoder; linear maps with and without biases.
+
+A package, which LibreTranslate also serves, is a zip archive of one folder: metadata.json, a SentencePiece model, a
+CTranslate2 model, a model card (https://github.com/argosopentech/argos-translate, version 1.11).
 """
 
+import json
 import shutil
 import tempfile
+import zipfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +20,16 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.apps.exchange.export import require_agreement, require_exportable, write_card
+from seq2seq.data.languages import language_name
 from seq2seq.errors import UserError
 from seq2seq.model.agreement import Example
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import sinusoidal
-from seq2seq.settings.bundle import CONFIG, SETTINGS
+from seq2seq.settings.bundle import CARD, CONFIG, SETTINGS, read_config
 from seq2seq.settings.missing_packages import require_package
-from seq2seq.text.vocabulary import Tokenizers, write_files
+from seq2seq.storage.atomic import replacing
+from seq2seq.text.vocabulary import FILE, Tokenizers, tokenizer_files, write_files
 from seq2seq.translate.bundle import example, load_bundle, replaced_folder, require_new
 from seq2seq.translate.ctranslate2_engine import MAX_POSITIONS, settings_of
 
@@ -47,6 +54,13 @@ result = translator.translate_batch([source.encode("EXAMPLE", out_type=str)], be
 print(target.decode(result[0].hypotheses[0]))
 ```
 """
+SUFFIX = ".argosmodel"
+_ARGOS_USAGE = """```
+python -c "import argostranslate.package; argostranslate.package.install_from_path('{file}')"
+argos-translate --from {src} --to {tgt} "{text}"
+```
+"""
+_VERSION = "1.0"  # of the package, and the oldest Argos Translate that reads it
 
 
 def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32") -> None:
@@ -173,3 +187,49 @@ def _norm(spec: Any, norm: nn.Module) -> None:
 def _array(tensor: Tensor) -> np.ndarray:
     """Return a copy of the tensor's values, because CTranslate2 quantises in place."""
     return tensor.detach().float().numpy().copy()
+
+
+def export_argos(bundle: Path, file: Path, quantization: str = "float32") -> None:
+    """Write a package; an error leaves no partial file.
+
+    Args:
+        bundle: the bundle's folder.
+        file: the package, a new file that ends in .argosmodel.
+        quantization: precision of the weights, as for `export_ctranslate2`.
+    """
+    if file.suffix != SUFFIX:
+        raise UserError(f"{file} does not end in {SUFFIX}: give --output NAME{SUFFIX}")
+    if file.exists():
+        raise UserError(f"{file} is there already: give --output a new file")
+    if tokenizer_files(bundle) != [FILE]:
+        raise UserError(
+            f"{bundle} has a tokenizer for each language, and a package of Argos Translate has one for both: "
+            "train with tokenizer.joint=true, or use `seq2seq export ctranslate2`"
+        )
+    with tempfile.TemporaryDirectory() as name:
+        model = Path(name) / "model"
+        export_ctranslate2(bundle, model, quantization)
+        _, config = read_config(model / SETTINGS)
+        (model / SETTINGS).unlink()
+        usage = _ARGOS_USAGE.format(
+            file=file.name, src=config.src_lang, tgt=config.tgt_lang, text=example(config.src_lang)
+        )
+        write_card(bundle, model, "argostranslate", usage)
+        metadata = {
+            "package_version": _VERSION,
+            "argos_version": _VERSION,
+            "type": "translate",
+            "from_code": config.src_lang,
+            "from_name": language_name(config.src_lang),
+            "to_code": config.tgt_lang,
+            "to_name": language_name(config.tgt_lang),
+        }
+        root = f"translate-{config.src_lang}_{config.tgt_lang}-{_VERSION.replace('.', '_')}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as package:
+            package.writestr(f"{root}/metadata.json", json.dumps(metadata, indent=2, ensure_ascii=False))
+            package.write(model / FILE, f"{root}/sentencepiece.model")
+            package.write(model / CARD, f"{root}/{CARD}")
+            for path in sorted(model.iterdir()):
+                if path.name not in (FILE, CARD):
+                    package.write(path, f"{root}/model/{path.name}")

@@ -26,9 +26,8 @@ from torch import Tensor, nn
 from seq2seq.apps.explain.sentence import PARTS, Subject, encode_sentence, find_heads, require_transformer, words_of
 from seq2seq.errors import UserError
 from seq2seq.model.attention import MultiHeadAttention
-from seq2seq.model.encoder_decoder import PAD
+from seq2seq.model.encoder_decoder import PAD, DecoderState
 from seq2seq.model.masks import padding_mask
-from seq2seq.model.state import DecoderState
 from seq2seq.model.transformer import Transformer
 from seq2seq.model.variants.ablations import mask_without_order
 from seq2seq.model.variants.trace import record_attention

@@ -7,8 +7,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from seq2seq.apps.lab.runs import Curve, Lab, LabRun, read_lab
-from seq2seq.apps.lab.verdicts import BASELINE, RULE, Measured, Verdict, judge, read_claims
+from seq2seq.apps.lab.runs import BASELINE, RULE, Curve, Lab, LabRun, Measured, Verdict, judge, read_claims, read_lab
 from seq2seq.errors import UserError
 from seq2seq.storage.atomic import replacing
 from seq2seq.storage.output import output_folder

@@ -39,8 +39,8 @@ from seq2seq.apps.serve.messages import (
 from seq2seq.apps.serve.middleware import CLEANUP, CLIENT_GONE, Front
 from seq2seq.apps.serve.service import Service
 from seq2seq.apps.serve.translating import TranslatedText, sentences_of
+from seq2seq.data.languages import base_language, language_name
 from seq2seq.errors import UserError
-from seq2seq.settings.languages import base_language, language_name
 from seq2seq.text.glossary import Glossary
 
 R = TypeVar("R")

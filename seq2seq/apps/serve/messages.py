@@ -15,7 +15,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
 from seq2seq.apps.serve.limits import Limits
-from seq2seq.settings.languages import base_language
+from seq2seq.data.languages import base_language
 
 _DRAIN_TIMEOUT = 1.0  # seconds for which the rest of an unwanted body is read
 _MAX_FIELDS = 16  # most fields of a form, besides its texts

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,18 +11,20 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from seq2seq.apps.serve.batching import Batcher, OverloadedError
-from seq2seq.apps.serve.detecting import Detect, detector
 from seq2seq.apps.serve.limits import Limits
 from seq2seq.apps.serve.translating import TextTranslator, compute_with
 from seq2seq.apps.serve.worker import Kind, Worker
+from seq2seq.data.languages import NAMES, base_language, load_identifier
 from seq2seq.errors import UserError
 from seq2seq.translate.translator import Translator
 
 Explain = Callable[[Any], dict[str, Any]]  # of an `ExplainRequest`, which the service hands on as it is
-
 _STOP_TIMEOUT = 5.0  # seconds to wait at the end for the model's current step
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+Detect = Callable[[str], tuple[str, float]]  # the likeliest language of a text, and its probability (percent)
+_THIRD = 0.8  # least probability of a language that the model neither reads nor writes
+_TARGET = 0.7  # least probability of the target language: a text in it is not translated
 
 
 class Metrics:
@@ -154,3 +157,27 @@ class Service:
         if size > limit:
             raise UserError(f"the explanation has {size} bytes, at most {limit} are sent: give a shorter sentence")
         return content
+
+
+def detector(src_lang: str, tgt_lang: str) -> Detect:
+    """Return the function that finds a text's language; without letters, the source language with probability 0.
+
+    A short text looks like many of the 140 languages that py3langid knows. So a text is in the model's source or target
+    language, whichever is likelier, unless a third language that has a name in `seq2seq.settings` is certain.
+    """
+    src, tgt = base_language(src_lang), base_language(tgt_lang)
+
+    def detect(text: str) -> tuple[str, float]:
+        words = re.findall(r"[^\W\d_]+", text.lower())
+        ranked = load_identifier().rank(f" {' '.join(words)} ")  # likeliest first
+        shares = {code: float(share) for code, share in ranked if code in {*NAMES, src, tgt}}
+        third, total = next(iter(shares)), sum(shares.values())
+        pair = shares.get(src, 0.0), shares.get(tgt, 0.0)
+        if third not in (src, tgt) and shares[third] > _THIRD * total:
+            return third, float(round(100 * shares[third] / total))
+        if not words or not any(pair):
+            return src_lang, 0.0
+        share = pair[1] / sum(pair)
+        return (tgt_lang, float(round(100 * share))) if share > _TARGET else (src_lang, float(round(100 - 100 * share)))
+
+    return detect

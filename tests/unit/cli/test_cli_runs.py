@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from saved_runs import make_run, settings
 
-from seq2seq.storage.locks import holder_of, lock, unlock
+from seq2seq.storage.atomic import holder_of, lock, unlock
 from seq2seq.training.run_files import LOCK
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,7 @@ from pathlib import Path
 import fsspec  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from seq2seq.data.corpus import open_corpora
-from seq2seq.data.remote import fetch
+from seq2seq.data.corpus import fetch, open_corpora
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
-from seq2seq.evaluation.mbr import expected_utilities
+from seq2seq.evaluation.metrics import expected_utilities
 
 SAMPLES = ["La bola es azul.", "La pelota es azul.", "¿Qué?", "La bola es azul.", "", "La bola está azul. 😀"]
 

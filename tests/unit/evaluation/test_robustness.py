@@ -3,8 +3,7 @@
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.evaluation.loops import has_loop
-from seq2seq.evaluation.robustness import Family, make_probes, measure, table
+from seq2seq.evaluation.robustness import Family, has_loop, make_probes, measure, table
 
 PAIRS = [
     (f"The {name} cat number {i} drank the milk, and {name} saw it.", f"El gato {i} de {name} bebió la leche y lo vio.")

@@ -4,7 +4,7 @@ import pytest
 from sacrebleu.dataset import DATASETS
 
 from seq2seq.errors import UserError
-from seq2seq.evaluation.testsets import load_testset
+from seq2seq.evaluation.metrics import load_testset
 
 
 @pytest.fixture

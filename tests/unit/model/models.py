@@ -8,7 +8,7 @@ from torch import Tensor
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
-from seq2seq.model.variants.recurrent.network import Recurrent
+from seq2seq.model.variants.recurrent import Recurrent
 from seq2seq.settings.model import ModelConfig
 from seq2seq.text.tokenizer import PAD
 from tests.unit.searches import MODERN

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from seq2seq.model.decoders import EnsembleDecoder, TextbookDecoder, decoder_for_search
+from seq2seq.model.decoders import Ensemble, EnsembleDecoder, TextbookDecoder, decoder_for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.ensemble import Ensemble
 from seq2seq.text.tokenizer import PAD
 from tests.unit.model.models import FORKING, STYLES, V, make_recurrent, make_transformer, sources, token_ids
 

@@ -16,12 +16,11 @@ from torch.testing import assert_close
 from seq2seq.errors import UserError
 from seq2seq.model import compiling, native
 from seq2seq.model.compiling import load_library
-from seq2seq.model.decoders import TextbookDecoder, decoder_for_search
-from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.decoders import Ensemble, TextbookDecoder, decoder_for_search
 from seq2seq.model.masks import padding_mask
 from seq2seq.model.native import NativeDecoder, NativeState
 from seq2seq.model.transformer import Transformer
-from seq2seq.search.next_tokens import best_next
+from seq2seq.search.driver import best_next
 from seq2seq.text.tokenizer import PAD
 from tests.thin import thin
 from tests.unit.model import models

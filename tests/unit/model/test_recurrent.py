@@ -6,9 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.model.variants.recurrent.additive import AdditiveAttention
-from seq2seq.model.variants.recurrent.network import BidirectionalLSTM, turning
-from seq2seq.model.variants.recurrent.state import RecurrentState
+from seq2seq.model.variants.recurrent import AdditiveAttention, BidirectionalLSTM, RecurrentState, turning
 from tests.unit.model.models import make_recurrent, pair, token_ids
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.search.build import make_search
+from seq2seq.search.constrained import make_search
 from seq2seq.search.driver import SearchTask
 from seq2seq.settings.search import SearchConfig
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.search.build import make_search
+from seq2seq.search.constrained import make_search
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, NoRepeatNgram
 from tests.unit.search.tasks import EOS, KINDS, TableModel, ids_of, make_task, search
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.search.next_tokens import NextTokens, best_next, next_log_probs
+from seq2seq.search.driver import NextTokens, best_next, next_log_probs
 
 
 def forbidding(rows: int, size: int, *tokens: int) -> torch.Tensor:

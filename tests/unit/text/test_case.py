@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.text.case import in_usual_case
 from seq2seq.text.vocabulary import load_tokenizers
+from seq2seq.text.words import in_usual_case
 
 TOKENIZER = load_tokenizers(Path(__file__).parents[3] / "data" / "model").source
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq.model.state import DecoderState
+from seq2seq.model.encoder_decoder import DecoderState
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import TrainerConfig

@@ -13,7 +13,7 @@ from saved_runs import make_run
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
-from seq2seq.training.preflight import is_done, refuse_early
+from seq2seq.training.run_state import is_done, refuse_early
 
 
 def resumed(folder: Path, max_steps: int) -> Config:
@@ -53,5 +53,5 @@ def test_a_complete_run_is_done_and_the_log_says_how_to_extend_it(
 
 def test_refusing_imports_neither_pytorch_nor_lightning() -> None:
     """They take seconds; so this runs in an interpreter of its own, which has not imported them for other tests."""
-    code = "import sys, seq2seq.cli, seq2seq.training.preflight; print({'torch', 'lightning'} & sys.modules.keys())"
+    code = "import sys, seq2seq.cli, seq2seq.training.run_state; print({'torch', 'lightning'} & sys.modules.keys())"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"

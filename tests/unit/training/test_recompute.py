@@ -12,7 +12,7 @@ from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig
 from seq2seq.training.loss import cross_entropy
-from seq2seq.training.recompute import recompute_layers
+from seq2seq.training.run import recompute_layers
 
 TRANSFORMER = {"num_heads": 2, "d_ff": 32, "ffn_dropout": 0.1}
 KINDS = {

@@ -17,8 +17,8 @@ from seq2seq.data.batching import Batch
 from seq2seq.data.dataset import PreparedData
 from seq2seq.settings.config import Config
 from seq2seq.training.callbacks import Budget
-from seq2seq.training.checkpoint_io import DurableIO, link
 from seq2seq.training.checkpoints import Checkpoints
+from seq2seq.training.kept_checkpoints import DurableIO, link
 from seq2seq.training.run_files import list_checkpoints, step_of
 from tests.unit.training.resuming import UPDATES, changed, losses, resume, run
 

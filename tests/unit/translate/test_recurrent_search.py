@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
+from seq2seq.model.decoders import Ensemble
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.ensemble import Ensemble
 from seq2seq.search.types import Hypothesis, Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig

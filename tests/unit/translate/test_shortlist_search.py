@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq.model.decoders import TextbookDecoder
+from seq2seq.model.decoders import Ensemble, TextbookDecoder
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.ensemble import Ensemble
 from seq2seq.search import shortlist as module
 from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.search import Compile, SearchConfig

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.decoders import Ensemble
 from seq2seq.settings.search import SearchConfig
 from seq2seq.translate import engine
 from seq2seq.translate.engine import Engine

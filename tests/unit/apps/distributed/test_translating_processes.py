@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from seq2seq.apps.distributed import processes
+from seq2seq.apps.distributed import bulk
 from seq2seq.errors import UserError
 from seq2seq.settings.search import Compile
 from seq2seq.translate.translator import Translator
@@ -18,7 +18,7 @@ LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere ni
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "CHUNK_LINES", 3)
+    monkeypatch.setattr(bulk, "CHUNK_LINES", 3)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -28,7 +28,7 @@ def test_several_processes_translate_as_one_does(bundle_folder: Path, compiles: 
     texts = [Text(line) for line in LINES * 4]
     request = translator.request(sampling=True, seed=3, n_best=2)  # samples depend on the number of the line
     expected = list(translator.stream(texts, request, chunk=3, first_line=7))
-    translations = list(processes.stream(translator, texts, request, 2, first_line=7))
+    translations = list(bulk.stream(translator, texts, request, 2, first_line=7))
     assert [[hypothesis.tokens for hypothesis in best] for best in translations] == [
         [hypothesis.tokens for hypothesis in best] for best in expected
     ]
@@ -42,18 +42,18 @@ def test_a_process_that_dies_while_another_starts_is_one_line(
     # what the executor raises if it closes its pipes, because a process died, while the next is being started
     monkeypatch.setattr(ProcessPoolExecutor, "submit", Mock(side_effect=OSError("handle is closed")))
     with pytest.raises(UserError, match="one of 2 processes died, perhaps"):
-        list(processes.stream(translator, [Text("Ella ve la leche.")], translator.request(), 2))
+        list(bulk.stream(translator, [Text("Ella ve la leche.")], translator.request(), 2))
 
 
 @pytest.mark.usefixtures("small_chunks")
 def test_a_mistake_found_in_a_process_is_told_as_it_is(translator: Translator) -> None:
     texts = [Text(line) for line in LINES]
     with pytest.raises(UserError, match="the phrase ' ' is empty"):
-        list(processes.stream(translator, texts, SearchRequest(settings=translator.search, banned=[" "]), 2))
+        list(bulk.stream(translator, texts, SearchRequest(settings=translator.search, banned=[" "]), 2))
 
 
 def test_workers_are_for_the_lines_of_files_on_the_cpu(run, translator: Translator) -> None:
     assert "--workers is for the lines of a file or of stdin" in run("--workers", "2", "Hola")[2]
     other = Translator(Mock(spec=SearchEngine), translator.tokenizer)
     with pytest.raises(UserError, match="--workers 2 is for the pytorch engine on the CPU: leave it out"):
-        next(processes.stream(other, [], translator.request(), 2))
+        next(bulk.stream(other, [], translator.request(), 2))

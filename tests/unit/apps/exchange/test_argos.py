@@ -14,8 +14,8 @@ pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not instal
 import ctranslate2
 import sentencepiece
 
-from seq2seq.apps.exchange.argos import export_argos
 from seq2seq.apps.exchange.cached import cached_export
+from seq2seq.apps.exchange.ctranslate2 import export_argos
 from seq2seq.translate.ctranslate2_engine import load_export
 
 BUNDLE = Path(__file__).parents[3] / "golden" / "bundle"

@@ -10,7 +10,7 @@ from seq2seq.apps.explain.explanation import explain, explain_subject, over_word
 from seq2seq.apps.explain.sentence import MAX_SUBWORDS, PARTS, Word, make_subject, words_of
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
-from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.decoders import Ensemble
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, UNK

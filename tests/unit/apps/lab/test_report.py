@@ -9,8 +9,7 @@ import matplotlib.image
 import pytest
 
 from seq2seq.apps.lab.report import fill, write_report
-from seq2seq.apps.lab.runs import read_lab
-from seq2seq.apps.lab.verdicts import BASELINE, RULE, Claim, judge, read_claims
+from seq2seq.apps.lab.runs import BASELINE, RULE, Claim, judge, read_claims, read_lab
 from seq2seq.cli import app
 from seq2seq.errors import UserError
 

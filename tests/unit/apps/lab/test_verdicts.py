@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.apps.lab.report import to_markdown
-from seq2seq.apps.lab.runs import Lab, LabRun
-from seq2seq.apps.lab.verdicts import Difference, compare, judge, read_claims
+from seq2seq.apps.lab.runs import Difference, Lab, LabRun, compare, judge, read_claims
 
 DOCS = Path(__file__).parents[4] / "docs"
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.apps.serve.detecting import detector
+from seq2seq.apps.serve.service import detector
 
 EVERYDAY = Path(__file__).parents[4] / "data/bundled/everyday.test.tsv"
 

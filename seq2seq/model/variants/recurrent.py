@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -10,15 +10,82 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq.errors import UserError
-from seq2seq.model.encoder_decoder import PAD, EncoderDecoder, Side
+from seq2seq.model.encoder_decoder import PAD, EncoderDecoder, Side, sentences_of
 from seq2seq.model.layers import Dropout
-from seq2seq.model.variants.recurrent.additive import AdditiveAttention
-from seq2seq.model.variants.recurrent.state import Annotations, RecurrentState
 from seq2seq.model.variants.trace import Trace
 from seq2seq.settings.model import ModelConfig
 
 INIT_STD = 0.02  # of the embeddings, as in the Transformer
 LSTMState = tuple[Tensor, Tensor]  # hidden, cell; each (n, d)
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """The source states of the b encoded sentences, to which the decoder attends, and their keys."""
+
+    keys: Float[Tensor, "b s a"]
+    values: Float[Tensor, "b s m"]
+
+    def select(self, sentences: Int[Tensor, " i"]) -> "Annotations":
+        """Return the annotations of some sentences."""
+        return Annotations(self.keys.index_select(0, sentences), self.values.index_select(0, sentences))
+
+
+@dataclass(frozen=True)
+class RecurrentState:
+    """The b encoded sentences, and the LSTM states of w rows for each; calls return a new state.
+
+    With w = 3, rows 0 to 2 continue sentence 0, and rows 3 to 5 sentence 1. They share its annotations.
+
+    Attributes:
+        memory: annotations of the encoded sentences; None: the network has no attention.
+        memory_mask: True where the source has a real token.
+        past: each row's hidden and cell state, (n, layers, 2, d).
+        attention: weights of the last call's target positions over source positions; None: no attention, or no call.
+    """
+
+    memory: Annotations | None
+    memory_mask: Bool[Tensor, "b 1 s"]
+    past: Float[Tensor, "n l 2 d"]
+    attention: Float[Tensor, "n t s"] | None = None
+
+    def reorder(self, rows: Int[Tensor, "b w"]) -> "RecurrentState":
+        """Return the state of the given rows: a line for each sentence that goes on, in order, with its w rows."""
+        past = self.past.index_select(0, rows.flatten())
+        if len(rows) == len(self.memory_mask):
+            return replace(self, past=past, attention=None)
+        sentences = sentences_of(rows, self.past, self.memory_mask)
+        memory = None if self.memory is None else self.memory.select(sentences)
+        return RecurrentState(memory, self.memory_mask.index_select(0, sentences), past)
+
+
+class AdditiveAttention(nn.Module):
+    """Score keys by a small network, e = vᵀ tanh(W s + U h), then softmax (Bahdanau et al. 2015, eq. 6 and A.1.2).
+
+    The query s is a decoder state, the keys are the source states h, projected by U once per sentence; the values are
+    the source states themselves.
+    """
+
+    def __init__(self, d_query: int, d_memory: int, d_attention: int) -> None:
+        super().__init__()
+        self.q_proj = nn.Linear(d_query, d_attention)
+        self.k_proj = nn.Linear(d_memory, d_attention, bias=False)
+        self.score_proj = nn.Linear(d_attention, 1, bias=False)
+
+    def keys(self, memory: Float[Tensor, "b s m"]) -> Float[Tensor, "b s a"]:
+        """Return the key of each source position."""
+        return self.k_proj(memory)
+
+    def forward(
+        self, queries: Float[Tensor, "b w q"], keys: Float[Tensor, "b s a"], mask: Bool[Tensor, "b 1 s"]
+    ) -> Float[Tensor, "b w s"]:
+        """Return each source position's weight for each query; rows sum to 1, or are 0 if every position is masked.
+
+        mask: True = may attend.
+        """
+        relevance = self.score_proj(torch.tanh(self.q_proj(queries)[:, :, None] + keys[:, None])).squeeze(-1)
+        lowest = torch.finfo(relevance.dtype).min
+        return relevance.masked_fill(~mask, lowest).softmax(-1) * mask.any(-1, keepdim=True)
 
 
 class BidirectionalLSTM(nn.Module):

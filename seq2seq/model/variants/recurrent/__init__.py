@@ -1,1 +1,0 @@
-"""The older network: LSTMs and additive attention behind the Transformer's interface."""
