@@ -16,7 +16,7 @@ import typer
 
 from seq2seq.device import choose_device, prepare
 from seq2seq.errors import UserError
-from seq2seq.settings.describe import field_comments
+from seq2seq.settings.config import field_comments
 
 
 @dataclass(frozen=True, kw_only=True)

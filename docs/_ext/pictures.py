@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.apps.explain.explanation import Explanation, explain, over_words
+from seq2seq.apps.explain.explanation import Explanation, explain, make_subject, over_words, require_engine
 from seq2seq.apps.explain.interventions import Interventions, changed
 from seq2seq.apps.explain.picture import INK, draw, show, write_shares
-from seq2seq.apps.explain.sentence import make_subject, require_engine
 from seq2seq.apps.explain.steps import head_steps
 from seq2seq.model.attention import attention_weights
 from seq2seq.model.positions import rotate, rotations

@@ -17,8 +17,8 @@ from seq2seq.settings.compose import MAX_NAME, as_folder_name, checked_config, c
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
+from seq2seq.training.preflight import find_existing, refuse_early
 from seq2seq.training.run_files import best_value, read_metrics, running
-from seq2seq.training.run_state import find_existing, refuse_early
 
 if TYPE_CHECKING:
     from lightning import Callback
@@ -131,8 +131,8 @@ def analyse_tests(config: Config, folder: Path) -> None:
     import torch
 
     from seq2seq.apps.explain.analysis import PAGE, training_sources, write_analysis
+    from seq2seq.training.final_scores import words_of_run
     from seq2seq.training.finish_run import read_translations
-    from seq2seq.training.target_words import words_of_run
     from seq2seq.translate.translator import Translator
 
     try:

@@ -90,7 +90,7 @@ def analyse(
         files = read_files(hypotheses or [], reference or [], input_ or [])
     assert output is not None
     from seq2seq.apps.explain.analysis import PAGE, training_sources, write_analysis
-    from seq2seq.training.target_words import words_of_run
+    from seq2seq.training.final_scores import words_of_run
 
     translator = None
     if folder is not None:

@@ -147,7 +147,7 @@ def report_model(
     (folder,) = shared.choose_models([model] if model else None)
     from seq2seq.evaluation.robustness import make_probes, measure, table, to_plain
     from seq2seq.training.calibration import measure_reliability
-    from seq2seq.training.target_words import words_of_run
+    from seq2seq.training.final_scores import words_of_run
     from seq2seq.translate.translator import Translator
 
     translator = Translator.load(folder, device)

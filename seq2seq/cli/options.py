@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from seq2seq.settings.checks import IntOrAuto, load_extensions
-from seq2seq.settings.describe import field_comments
+from seq2seq.settings.config import field_comments
 from seq2seq.settings.search import Compile, SearchConfig
 
 FILES, SEARCH, DRAWING, WANTED = "Input and output", "Search", "Sampling and choice", "Required and forbidden phrases"

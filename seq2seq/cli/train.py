@@ -20,7 +20,7 @@ from seq2seq.apps.train import start
 from seq2seq.cli.streams import standard_streams
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.settings.compose import compose, home, one_line, register_schema, rewrite
-from seq2seq.settings.describe import markdown, show_help
+from seq2seq.settings.config import markdown, show_help
 from seq2seq.training.run_files import interruption
 
 log = logging.getLogger(__name__)

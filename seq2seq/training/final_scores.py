@@ -1,8 +1,9 @@
-"""What the shipped model is measured by: translations of the test sets, confidences, and unusual texts."""
+"""What the shipped model is measured by: test sets, confidences, unusual texts, and the words that it learned from."""
 
 import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,17 @@ import torch
 from sacrebleu.metrics.chrf import CHRF
 
 from seq2seq.data.corpus import Pair
+from seq2seq.data.dataset import Pairs
+from seq2seq.data.prepare import find_prepared
 from seq2seq.errors import UserError
-from seq2seq.evaluation.faults import invented_share
+from seq2seq.evaluation.faults import invented_share, separates_words, word_forms
 from seq2seq.evaluation.robustness import Family, make_probes, measure
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.config import Config
+from seq2seq.settings.loading import load_config
+from seq2seq.text.vocabulary import load_tokenizers
 from seq2seq.training.calibration import LEAST, Reliability, are_acceptable, calibrate, measure_reliability
+from seq2seq.training.run_files import write_text
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Translation
 
@@ -23,6 +29,8 @@ log = logging.getLogger(__name__)
 _WORST = 20  # translations in the model card
 _CALIBRATION = 2000  # most validation pairs from which confidences are learnt
 Tests = Mapping[str, Sequence[Pair]]  # by test set: source and reference
+WORDS = "words.txt"  # in the folder of prepared text; preparation does not write it, and its manifest does not name it
+_CHUNK = 10_000  # pairs decoded at a time
 
 
 def run_translator(model: Path, config: Config, device: torch.device) -> Translator:
@@ -96,3 +104,31 @@ def worst(tests: Tests, translations: Mapping[str, Sequence[str]]) -> list[tuple
         (*pair, line) for name, pairs in tests.items() for pair, line in zip(pairs, translations[name], strict=True)
     ]
     return sorted(samples, key=lambda sample: chrf.sentence_score(sample[2], [sample[1]]).score)[:_WORST]
+
+
+def target_words(prepared: Path, tgt_lang: str) -> Collection[str] | None:
+    """Return the words of the targets of prepared text, in lower case; None: the language has no spaces between words.
+
+    The first call writes the words to WORDS. Masked strings have none.
+    """
+    if not separates_words(tgt_lang):
+        return None
+    path = prepared / WORDS
+    if path.exists():
+        return frozenset(path.read_text(encoding="utf-8").split())
+    pairs, tokenizer, words = Pairs.load(prepared / "train"), load_tokenizers(prepared).target, set[str]()
+    for start in range(0, len(pairs), _CHUNK):
+        rows = [pairs[index][1].tolist() for index in range(start, min(start + _CHUNK, len(pairs)))]
+        words.update(*map(word_forms, tokenizer.decode(rows)))
+    with suppress(OSError, UserError):  # a disk that is full or only read, or another process writes the same words
+        write_text(path, "".join(f"{word}\n" for word in sorted(words)))
+    return words
+
+
+def words_of_run(run: Path) -> Collection[str] | None:
+    """Return the words of the target text of the run in a folder; None: there is no run, or no prepared text of it."""
+    with suppress(UserError):
+        config = load_config(str(run), [], "--model ")
+        prepared = find_prepared(config.data, config.tokenizer)
+        return None if prepared is None else target_words(prepared, config.data.tgt_lang)
+    return None

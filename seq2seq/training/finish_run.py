@@ -39,6 +39,7 @@ from seq2seq.training.final_scores import (
     probe,
     reliabilities,
     run_translator,
+    target_words,
     translate_tests,
     worst,
 )
@@ -46,7 +47,6 @@ from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
 from seq2seq.training.run_files import write_text
 from seq2seq.training.run_state import list_checkpoints, step_of
-from seq2seq.training.target_words import target_words
 from seq2seq.translate.bundle import Bundle, save_bundle
 
 log = logging.getLogger(__name__)

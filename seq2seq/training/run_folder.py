@@ -17,9 +17,10 @@ from seq2seq.storage.atomic import WORK, is_abandoned, is_held, lock, unlock
 from seq2seq.training.checkpoint_files import describe_run, newest_checkpoint, require_same_run
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.kept_checkpoints import link
+from seq2seq.training.preflight import is_done
 from seq2seq.training.processes import broadcast_decision
 from seq2seq.training.run_files import LOCK, forget_after, is_untouched, write_text
-from seq2seq.training.run_state import NOTHING, checkpoint_name, is_done, state_of, step_of
+from seq2seq.training.run_state import NOTHING, checkpoint_name, state_of, step_of
 
 _PLACES = ("", "checkpoints/", "translations/**/", "analysis/**/")  # not model/, which may hold large exports
 _DRAFTS = ("checkpoints/*.tmp", *(folder + name for folder in _PLACES for name in (WORK, f".*{WORK}")))

@@ -137,14 +137,14 @@ def test_a_disk_that_takes_no_more_keeps_the_checkpoint_before(launcher: Launche
 FULL = """
 import errno
 from pathlib import Path
-from seq2seq.training import loggers
+from seq2seq.training import trainer
 def full(*a, **k): raise OSError(errno.ENOSPC, 'No space left on device')
 def fill(name):
     write = Path.write_text
     Path.write_text = lambda path, *a, **k: (full if f'.{name}.' in path.parent.name else write)(path, *a, **k)
 """
 FULL_DISKS = {  # the write that fails, in a line of code, and the file that the error names
-    "metrics": ("loggers.Table.save = full", "runs/run"),
+    "metrics": ("trainer.Table.save = full", "runs/run"),
     "TensorBoard": (
         "from tensorboard.summary.writer.record_writer import RecordWriter\nRecordWriter.write = full",
         "runs/run",

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from seq2seq.apps.exchange.export import require_agreement, require_exportable, write_card
 from seq2seq.data.languages import language_name
 from seq2seq.errors import UserError
-from seq2seq.model.agreement import Example
+from seq2seq.model.decoders import Example
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import sinusoidal

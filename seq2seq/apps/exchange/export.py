@@ -8,7 +8,7 @@ from torch import Tensor
 
 from seq2seq.errors import UserError
 from seq2seq.model import attention
-from seq2seq.model.agreement import Example, agrees, make_example
+from seq2seq.model.decoders import Example, agrees, make_example
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.kernels import is_fused_kernels
 from seq2seq.model.transformer import Transformer

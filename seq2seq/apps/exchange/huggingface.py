@@ -8,10 +8,15 @@ import torch
 from torch import Tensor
 
 from seq2seq.apps.exchange.export import require_agreement, require_exportable, write_card
-from seq2seq.apps.exchange.huggingface_tokenizers import MAX_POSITIONS, write_tokenizers
-from seq2seq.apps.exchange.huggingface_weights import BIAS, from_marian_weights, to_marian_weights
+from seq2seq.apps.exchange.huggingface_files import (
+    BIAS,
+    MAX_POSITIONS,
+    from_marian_weights,
+    to_marian_weights,
+    write_tokenizers,
+)
 from seq2seq.errors import UserError, shorten
-from seq2seq.model.agreement import Example
+from seq2seq.model.decoders import Example
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.bundle import config_from_plain

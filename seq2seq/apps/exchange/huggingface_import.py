@@ -8,14 +8,18 @@ from typing import Any
 
 from seq2seq.apps.exchange.export import read_card
 from seq2seq.apps.exchange.huggingface import FIELDS, model_config
-from seq2seq.apps.exchange.huggingface_tokenizers import FILES, GENERATION, SETTINGS, read_json, read_tokenizers
-from seq2seq.apps.exchange.huggingface_weights import (
+from seq2seq.apps.exchange.huggingface_files import (
     BIAS,
+    FILES,
+    GENERATION,
     PICKLED,
+    SETTINGS,
     WEIGHTS,
     drop_fixed_positions,
     drop_tied_copies,
     from_marian_weights,
+    read_json,
+    read_tokenizers,
     read_weights,
     require_weights,
 )

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from seq2seq.apps.explain.sentence import PARTS, Subject, encode_sentence, find_heads, require_transformer, words_of
+from seq2seq.apps.explain.explanation import PARTS, Subject, encode_sentence, find_heads, require_transformer, words_of
 from seq2seq.errors import UserError
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import PAD, DecoderState

@@ -25,7 +25,7 @@ from seq2seq.apps.explain.explanation import plain
 from seq2seq.apps.explain.page import embed, frame, script
 from seq2seq.data.languages import language_name
 from seq2seq.errors import UserError
-from seq2seq.model.agreement import TOLERANCE, make_example
+from seq2seq.model.decoders import TOLERANCE, make_example
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.search import SearchConfig

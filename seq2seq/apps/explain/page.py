@@ -14,9 +14,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from seq2seq.apps.explain.explanation import DECIMALS, Explanation, explain, plain
+from seq2seq.apps.explain.explanation import DECIMALS, PARTS, Explanation, explain, plain, require_engine
 from seq2seq.apps.explain.interventions import Interventions, changed, contrast
-from seq2seq.apps.explain.sentence import PARTS, require_engine
 from seq2seq.apps.explain.steps import beam_steps, head_steps
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer

@@ -15,9 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seq2seq.apps.explain.explanation import DECIMALS, Explanation, plain
+from seq2seq.apps.explain.explanation import DECIMALS, PARTS, Explanation, plain
 from seq2seq.apps.explain.page import embed, fill
-from seq2seq.apps.explain.sentence import PARTS
 from seq2seq.errors import UserError
 from seq2seq.model.variants.trace import aligning_layer
 

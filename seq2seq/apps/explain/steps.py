@@ -8,8 +8,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seq2seq.apps.explain.explanation import plain
-from seq2seq.apps.explain.sentence import Subject, encode_sentence, find_heads, require_engine, require_transformer
+from seq2seq.apps.explain.explanation import (
+    Subject,
+    encode_sentence,
+    find_heads,
+    plain,
+    require_engine,
+    require_transformer,
+)
 from seq2seq.model import attention as textbook
 from seq2seq.model.variants.trace import record_attention
 from seq2seq.search.types import Candidate, Source

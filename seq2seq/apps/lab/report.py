@@ -1,14 +1,17 @@
-"""The lab's report: tables and loss curves for people, values for programs."""
+"""The lab's report, with loss curves, tables, and values for programs; and BLEU by length of the source."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from sacrebleu.metrics.bleu import BLEU
+
 from seq2seq.apps.lab.runs import BASELINE, RULE, Curve, Lab, LabRun, Measured, Verdict, judge, read_claims, read_lab
 from seq2seq.errors import UserError
+from seq2seq.evaluation.error_analysis import LENGTHS, in_ranges
 from seq2seq.storage.atomic import replacing
 from seq2seq.storage.output import output_folder
 
@@ -19,6 +22,8 @@ DECIMALS = {"bleu": 1, "validation_loss": 2, "training_loss": 2}  # BLEU to a te
 MISLEADING = "no_causal_mask"  # its loss is good, but its translations are bad
 PANELS = 4  # most panels of loss curves per row
 GREY, COLOUR, INK, FAINT = "#8a8f98", "#c2410c", "#1f2328", "#d8dbe0"
+FEWEST = 20  # sentences; BLEU of fewer sentences is noise
+RESAMPLES = 300
 
 
 def write_report(runs: Path, output: Path) -> Lab:
@@ -184,3 +189,78 @@ def mean_curve(runs: Sequence[LabRun]) -> Curve:
     curves = [dict(run.validation_losses) for run in runs]
     shared = set.intersection(*map(set, curves))
     return [(update, fmean(curve[update] for curve in curves)) for update in sorted(shared)]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Sources of similar length: their range of words, such as "6–10" or "41+", and their line numbers from 0."""
+
+    name: str
+    lines: list[int]
+
+
+@dataclass(frozen=True)
+class Point:
+    """BLEU of a bucket, and half the width of its 95 % bootstrap interval (Koehn 2004)."""
+
+    bleu: float
+    half_width: float
+
+
+def make_buckets(sources: Sequence[str]) -> list[Bucket]:
+    """Return sources grouped by their number of words, without buckets of fewer than FEWEST sentences."""
+    lengths = [len(source.split()) for source in sources]
+    ranges = in_ranges(lengths, LENGTHS)
+    buckets = [Bucket(name, lines) for name, lines in ranges if lengths[lines[0]] and len(lines) >= FEWEST]
+    if not buckets:
+        raise UserError(f"{len(sources)} sentences are too few: no group of like length has {FEWEST}")
+    return buckets
+
+
+def bleu_by_length(buckets: Sequence[Bucket], translations: Sequence[str], references: Sequence[str]) -> list[Point]:
+    """Return sacreBLEU's score of each bucket; intervals come from RESAMPLES draws with a fixed seed."""
+    points = []
+    for bucket in buckets:
+        hypotheses, expected = ([texts[line] for line in bucket.lines] for texts in (translations, references))
+        score = BLEU().corpus_score(hypotheses, [expected], n_bootstrap=RESAMPLES)
+        points.append(Point(score.score, float(score._ci)))
+    return points
+
+
+def draw_lengths(buckets: Sequence[Bucket], curves: Mapping[str, Sequence[Point]], picture: Path) -> None:
+    """Write a picture with a line and intervals for each model, and with the number of sentences of each bucket."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axis = figure.subplots()
+    for number, (name, points) in enumerate(curves.items()):
+        shift = (number - (len(curves) - 1) / 2) * 0.06  # so that intervals do not overlap
+        positions = [position + shift for position in range(len(buckets))]
+        bleu, width = [point.bleu for point in points], [point.half_width for point in points]
+        axis.errorbar(positions, bleu, yerr=width, marker="o", markersize=5, capsize=3, linewidth=1.8, label=name)
+    axis.set_xticks(range(len(buckets)), [f"{bucket.name}\n({len(bucket.lines):,})" for bucket in buckets])
+    axis.set_xlabel("words in the source (sentences)")
+    axis.set_ylabel("BLEU, 95 % interval")
+    axis.set_ylim(bottom=0)
+    axis.grid(axis="y", alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False)
+    try:
+        figure.savefig(picture, dpi=150)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot write {picture}: {error}") from error
+
+
+def names_of(folders: Sequence[Path]) -> list[str]:
+    """Return different names for bundles: the runs' names, or the paths of runs that share a name."""
+    names = [(folder.resolve().parent if folder.name == "model" else folder.resolve()).name for folder in folders]
+    return [name if names.count(name) == 1 else str(folder) for name, folder in zip(names, folders, strict=True)]
+
+
+def table(buckets: Sequence[Bucket], curves: Mapping[str, Sequence[Point]]) -> str:
+    """Return the numbers of the picture as tab-separated text."""
+    rows = [["words", "sentences", *curves]]
+    for bucket, *points in zip(buckets, *curves.values(), strict=True):
+        scores = [f"{point.bleu:.1f} ± {point.half_width:.1f}" for point in points]
+        rows.append([bucket.name, str(len(bucket.lines)), *scores])
+    return "\n".join("\t".join(row) for row in rows)

@@ -13,9 +13,8 @@ from torch.testing import assert_close
 
 from seq2seq.errors import UserError
 from seq2seq.model import attention, decoders, encoder_decoder, layers, masks, positions, transformer
-from seq2seq.model.agreement import agrees, make_example
 from seq2seq.model.build import build_model
-from seq2seq.model.decoders import TextbookDecoder, decoder_for_search
+from seq2seq.model.decoders import TextbookDecoder, agrees, decoder_for_search, make_example
 from seq2seq.model.kernels import uses_fused_kernel
 from seq2seq.model.native import NativeDecoder
 from seq2seq.model.variants.trace import record_attention

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from seq2seq.settings.compose import compose
-from seq2seq.settings.describe import markdown, meanings, options
+from seq2seq.settings.config import markdown, meanings, options
 
 REPOSITORY = Path(__file__).parents[3]
 CONF = REPOSITORY / "conf"

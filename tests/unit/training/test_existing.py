@@ -15,9 +15,9 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.storage.atomic import lock, unlock
+from seq2seq.training.preflight import find_existing
 from seq2seq.training.run_files import LOCK, read_run
 from seq2seq.training.run_folder import _taken, prepare_folder
-from seq2seq.training.run_state import find_existing
 from tests.unit import saved_runs
 
 

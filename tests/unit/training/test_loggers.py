@@ -9,8 +9,8 @@ from seq2seq.errors import UserError
 from seq2seq.settings.compose import compose, rewrite
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import LoggerConfig
-from seq2seq.training import loggers
-from seq2seq.training.loggers import make_loggers
+from seq2seq.training import trainer
+from seq2seq.training.trainer import make_loggers
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_an_unknown_logger_is_refused():
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
 def test_only_the_first_process_logs(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip(name, reason=f"the extra {name} is not installed")
-    monkeypatch.setattr(loggers, "rank", lambda: 1)
+    monkeypatch.setattr(trainer, "rank", lambda: 1)
     assert kinds(Config(logger=LoggerConfig(wandb=name == "wandb", mlflow=name == "mlflow")), folder) == ["CSVLogger"]
     assert list(folder.iterdir()) == []
 

@@ -13,7 +13,7 @@ from saved_runs import make_run
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
-from seq2seq.training.run_state import is_done, refuse_early
+from seq2seq.training.preflight import is_done, refuse_early
 
 
 def resumed(folder: Path, max_steps: int) -> Config:

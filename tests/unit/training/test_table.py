@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.training.loggers import continued_table
 from seq2seq.training.run_files import forget_after, read_metrics, read_run
+from seq2seq.training.trainer import continued_table
 
 
 def read(folder: Path) -> list[dict[str, str]]:

@@ -8,7 +8,7 @@ import yaml
 
 from seq2seq.data.prepare import prepare
 from seq2seq.settings.config import Config
-from seq2seq.training.target_words import WORDS, target_words, words_of_run
+from seq2seq.training.final_scores import WORDS, target_words, words_of_run
 from tests.toy import write_pairs
 
 
@@ -48,6 +48,6 @@ def test_a_cache_that_cannot_be_written_still_gives_its_words(config: Config, mo
     def refuse(*_: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr("seq2seq.training.target_words.write_text", refuse)
+    monkeypatch.setattr("seq2seq.training.final_scores.write_text", refuse)
     assert "número" in (target_words(prepared, "es") or ())
     assert not (prepared / WORDS).exists()

@@ -1,4 +1,4 @@
-// Compares this model with the one that it was made from, on a fixed example. The twin of seq2seq/model/agreement.py.
+// Compares this model with the one that it was made from, on a fixed example. The twin of seq2seq/model/decoders.py.
 
 /** Return whether this model gives a token of the targets another log-probability than the example has. */
 export function differs(model, { sources, targets, scores, tolerance }) {

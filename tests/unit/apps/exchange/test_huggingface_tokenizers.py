@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.checkpoints import write_vocabulary
-from seq2seq.apps.exchange.huggingface_tokenizers import (
+from seq2seq.apps.exchange.huggingface_files import (
     GENERATION,
     SETTINGS,
     TARGET_VOCAB,

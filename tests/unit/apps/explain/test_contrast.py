@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from seq2seq.apps.explain.explanation import make_subject
 from seq2seq.apps.explain.interventions import Interventions, changed, contrast
-from seq2seq.apps.explain.sentence import make_subject
 from seq2seq.errors import UserError
 from seq2seq.translate.translator import Translator
 

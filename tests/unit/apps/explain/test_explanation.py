@@ -6,8 +6,16 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.apps.explain.explanation import explain, explain_subject, over_words
-from seq2seq.apps.explain.sentence import MAX_SUBWORDS, PARTS, Word, make_subject, words_of
+from seq2seq.apps.explain.explanation import (
+    MAX_SUBWORDS,
+    PARTS,
+    Word,
+    explain,
+    explain_subject,
+    make_subject,
+    over_words,
+    words_of,
+)
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.decoders import Ensemble

@@ -6,9 +6,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from seq2seq.apps.explain.explanation import explain
+from seq2seq.apps.explain.explanation import explain, require_transformer
 from seq2seq.apps.explain.interventions import Interventions, changed, rank_heads
-from seq2seq.apps.explain.sentence import require_transformer
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer

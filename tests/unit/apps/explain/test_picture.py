@@ -11,9 +11,8 @@ from matplotlib.image import imread
 from matplotlib.text import Text
 from torch.testing import assert_close
 
-from seq2seq.apps.explain.explanation import Explanation, explain
+from seq2seq.apps.explain.explanation import PARTS, Explanation, explain
 from seq2seq.apps.explain.picture import MAX_PIXELS, TITLES, UNMASKED, colour_map, draw, make_figure
-from seq2seq.apps.explain.sentence import PARTS
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig

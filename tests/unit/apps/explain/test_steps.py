@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from seq2seq.apps.explain.explanation import explain
-from seq2seq.apps.explain.sentence import PARTS, make_subject
+from seq2seq.apps.explain.explanation import PARTS, explain, make_subject
 from seq2seq.apps.explain.steps import head_steps
 from seq2seq.errors import UserError
 from seq2seq.model.layers import EncoderLayer

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from seq2seq.apps.lab.lengths import FEWEST, bleu_by_length, make_buckets, table
+from seq2seq.apps.lab.report import FEWEST, bleu_by_length, make_buckets, table
 from seq2seq.cli import app
 from seq2seq.errors import UserError
 
