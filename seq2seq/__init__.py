@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seq2seq.translate.translator import Translator
     from seq2seq.translate.types import Text
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = ["Glossary", "Text", "Translator", "UserError", "__version__", "pipeline", "register", "train"]
 _HOMES = {
     "Glossary": "seq2seq.text.glossary",

@@ -1,4 +1,4 @@
-"""A bundle that version 0.1.0 wrote must load and translate identically ever after."""
+"""A bundle of the first commits (version 0.1.0) must load and translate identically ever after."""
 
 import json
 from pathlib import Path

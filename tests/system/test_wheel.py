@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import seq2seq
 from tests.toy import TINY
 
 pytestmark = pytest.mark.system
@@ -77,7 +78,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 
 def test_the_wheel_holds_the_settings_and_the_corpus_and_nothing_beside_the_package(wheel: Path):
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {name.partition("/")[0] for name in names} == {"seq2seq", "seq2seq_trainer-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {"seq2seq", f"seq2seq_trainer-{seq2seq.__version__}.dist-info"}
     for path in [*REPOSITORY.glob("conf/**/*.yaml"), *REPOSITORY.glob("data/bundled/*.tsv")]:
         assert f"seq2seq/shipped/{path.relative_to(REPOSITORY)}" in names
 
