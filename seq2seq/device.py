@@ -12,11 +12,7 @@ from seq2seq.errors import UserError
 
 
 def choose_device(wanted: str | torch.device) -> torch.device:
-    """Return the device that a user named: cpu, cuda, cuda:N, or auto for a GPU if there is one.
-
-    Raises:
-        UserError: the name is unknown, or the machine does not have the device.
-    """
+    """Return the device that a user named: cpu, cuda, cuda:N, or auto for a GPU if there is one."""
     name = str(wanted)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

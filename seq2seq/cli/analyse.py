@@ -121,10 +121,8 @@ def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: 
     from seq2seq.evaluation.metrics import require_same_length
 
     if not len(hypotheses) == len(references) == len(sources):
-        raise UserError(
-            f"{len(hypotheses)} --hypotheses, {len(references)} --reference and {len(sources)} --input files: "
-            "give one of each for every test set"
-        )
+        message = f"{len(hypotheses)} --hypotheses, {len(references)} --reference and {len(sources)} --input files"
+        raise UserError(f"{message}: give one of each for every test set")
     files = []
     for paths in zip(sources, hypotheses, references, strict=True):
         texts = [list(read_lines(path)) for path in paths]

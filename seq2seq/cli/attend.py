@@ -137,10 +137,8 @@ def attend_over(
     run_folder = folder.parent
     paths, losses, bundle = checkpoints_by_update(run_folder), losses_by_update(run_folder), load_bundle(folder)
     if len(paths) < 2:
-        raise UserError(
-            f"--over {run}: the run has kept {len(paths)} checkpoint{'s' * (len(paths) != 1)}, and at least 2 are "
-            "needed: train with trainer.keep_last=100 and a small trainer.checkpoint_every"
-        )
+        message = f"--over {run}: the run has kept {len(paths)} checkpoint{'s' * (len(paths) != 1)}, and at least 2"
+        raise UserError(f"{message} are needed: train with trainer.keep_last=100 and a small trainer.checkpoint_every")
     chosen = choose_device(device)
     model = bundle.model.to(chosen).eval()
 

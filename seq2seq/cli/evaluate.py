@@ -161,10 +161,8 @@ def report_model(
         )
         shared.report(to_plain(families), table(families), as_json)
     elif translator.calibration is None:
-        raise UserError(
-            f"{folder} is not calibrated, so it gives no confidence: models that this version trains with 200 "
-            "validation pairs or more are"
-        )
+        message = f"{folder} is not calibrated, so it gives no confidence"
+        raise UserError(f"{message}: models that this version trains with 200 validation pairs or more are")
     else:
         best = [of_text[0] for of_text in translator.translate_nbest(source, 1)]
         reliability = measure_reliability(best, reference)
@@ -227,10 +225,8 @@ def require_short(side: str, encoded: Iterable[Sequence[int]]) -> None:
     """Refuse a text that is too long for any model and for the memory: scoring reads each pair as a whole."""
     for number, ids in enumerate(encoded, start=1):
         if len(ids) > MAX_SCORED_TOKENS:
-            raise UserError(
-                f"--{side}, line {number} has {len(ids):,} tokens, and a side of a pair may have at most "
-                f"{MAX_SCORED_TOKENS:,}: split both sides into sentences, or leave the pair out"
-            )
+            message = f"--{side}, line {number} has {len(ids):,} tokens, and a side of a pair may have at most"
+            raise UserError(f"{message} {MAX_SCORED_TOKENS:,}: split both sides into sentences, or leave the pair out")
 
 
 def show(number: int, reading: "ScoredTranslation", *, as_json: bool, per_token: bool) -> str:

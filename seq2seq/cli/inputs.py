@@ -83,10 +83,8 @@ def read_corpora(
     """
     columns = languages.split(",") if languages else []
     if columns and sorted(columns) != sorted([src_lang, tgt_lang]):
-        raise UserError(
-            f"--languages {languages} has to name {src_lang} and {tgt_lang}, in the order of the columns: "
-            f"give {src_lang},{tgt_lang} or {tgt_lang},{src_lang}"
-        )
+        message = f"--languages {languages} has to name {src_lang} and {tgt_lang}, in the order of the columns"
+        raise UserError(f"{message}: give {src_lang},{tgt_lang} or {tgt_lang},{src_lang}")
     data = DataConfig(src_lang=src_lang, tgt_lang=tgt_lang, languages=columns)
     parts: list[Iterable[str]] = []
     files: list[Path] = []

@@ -114,10 +114,8 @@ def export(
         raise UserError("export html always writes weights of 8 bits: leave out --quantization")
     weights = _WEIGHTS.get(format_, ("float32",))
     if quantization not in weights:
-        raise UserError(
-            f"export {format_} writes {' or '.join(weights)} weights, not {quantization}: "
-            f"leave out --quantization, or use `seq2seq export ctranslate2 --quantization {quantization}`"
-        )
+        message = f"export {format_} writes {' or '.join(weights)} weights, not {quantization}: leave out"
+        raise UserError(f"{message} --quantization, or use `seq2seq export ctranslate2 --quantization {quantization}`")
     (folder,) = shared.choose_models([model] if model else None)
     with require_package(format_):
         module = import_module(f"seq2seq.apps.{_MODULES.get(format_, f'exchange.{format_}')}")

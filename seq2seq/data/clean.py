@@ -49,9 +49,6 @@ class Cleaner:
         Args:
             pairs: source and target texts as written, and lines that hold no pair.
             counts: updated for each pair under "read" and under "kept" or the reason for the drop.
-
-        Raises:
-            UserError: a line holds no pair, and data.on_bad_line is "refuse".
         """
         for pair in pairs:
             counts["read"] += 1

@@ -58,10 +58,8 @@ def fetch(address: str, folder: Path) -> list[tuple[Path, str]]:
     except ImportError as error:  # which says what to install
         raise UserError(f"{address}: {error}") from error
     except Exception as error:  # each storage raises its own
-        raise UserError(
-            f"{address} cannot be read ({type(error).__name__}): check the address, the connection, and the "
-            "credentials that the environment has for it"
-        ) from error
+        message = f"{address} cannot be read ({type(error).__name__}): check the address"
+        raise UserError(f"{message}, the connection, and the credentials that the environment has for it") from error
     return found
 
 
@@ -193,10 +191,8 @@ def _table(path: Path, name: str, data: DataConfig) -> Corpus:
     if path.is_dir():
         raise UserError(f"{path} is a folder: name the files in it, or a pattern such as {path}/*.tsv")
     if plain.suffix not in READERS or (plain.suffix == ".parquet" and plain != path):
-        raise UserError(
-            f"{path} has an unknown ending: expected {', '.join(READERS)}, also {' or '.join(COMPRESSED)} of all but "
-            ".parquet, or a pair a.en+a.es"
-        )
+        message = f"{path} has an unknown ending: expected {', '.join(READERS)}"
+        raise UserError(f"{message}, also {' or '.join(COMPRESSED)} of all but .parquet, or a pair a.en+a.es")
     if plain.suffix == ".tsv":
         _require_order(str(path), "column", data)
     is_divisible = plain == path and plain.suffix in LINES
@@ -212,10 +208,8 @@ def _require_order(name: str, part: str, data: DataConfig) -> None:
     src, tgt = data.src_lang, data.tgt_lang
     if not data.languages and (src, tgt) != (DataConfig.src_lang, DataConfig.tgt_lang):
         if src == tgt:
-            raise UserError(
-                f"data.src_lang and data.tgt_lang are both {src}: give both, or data.languages=[{src},{src}] if both "
-                f"sides of {name} are of this language"
-            )
+            message = f"data.src_lang and data.tgt_lang are both {src}: give both"
+            raise UserError(f"{message}, or data.languages=[{src},{src}] if both sides of {name} are of this language")
         raise UserError(
             f"{name} does not tell which {part} is {src}: give the languages in the order of the {part}s, "
             f"data.languages=[{tgt},{src}] or [{src},{tgt}] (in distill and backtranslate: --languages {tgt},{src})"

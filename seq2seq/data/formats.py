@@ -237,9 +237,6 @@ def read_tmx(path: Path, data: DataConfig) -> Iterator[Pair]:
     """Yield every unit's source and target text without inline markup; en also matches en-US and other regions.
 
     A unit without one of the languages is left out. If a unit has several variants in one language, the first counts.
-
-    Raises:
-        UserError: the file cannot be read, is no TMX or damaged, or declares entities.
     """
     units, languages = _Units(), (_base_language(data.src_lang), _base_language(data.tgt_lang))
     with open_bytes(path) as file:

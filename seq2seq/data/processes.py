@@ -42,11 +42,7 @@ class Processes:
             self._pool.end()
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Yield the function's results for all tasks, computed a few tasks ahead; a long function checks `is_stopping`.
-
-        Raises:
-            UserError: a process died. Exceptions of function pass unchanged.
-        """
+        """Yield the results for all tasks, computed a few tasks ahead; a long function checks `is_stopping`."""
         if self._pool is None:
             yield from map(function, tasks)
             return
@@ -59,10 +55,8 @@ class Processes:
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool as error:
-            raise UserError(
-                f"one of {self.size} processes died, perhaps for want of memory: run the same command again; "
-                f"{self._advice}"
-            ) from error
+            message = f"one of {self.size} processes died, perhaps for want of memory"
+            raise UserError(f"{message}: run the same command again; {self._advice}") from error
 
 
 def read_ahead(sources: Sequence[Callable[[Start], Iterator[Result]]], start: Start) -> Generator[Result, None, None]:
@@ -71,9 +65,6 @@ def read_ahead(sources: Sequence[Callable[[Start], Iterator[Result]]], start: St
     A separate process for each source prepares its next item while others are used. These processes ignore the signals
     that end training: a terminal's Ctrl-C and SLURM's warnings go to every process, and only the calling process
     decides how to react.
-
-    Raises:
-        UserError: a source raised it, or a process was killed.
     """
     pools, waiting = list[_Pool](), deque[Future[Any]]()
     try:
@@ -111,11 +102,7 @@ class _Pool:
         self._executor = ProcessPoolExecutor(size, context, _start, (self._stopping, begin, ignored))
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> "Future[Result]":
-        """Call a function of a module in one of the processes; return the future result.
-
-        Raises:
-            BrokenProcessPool: a process died.
-        """
+        """Call a function of a module in one of the processes; return the future result."""
         try:
             return self._executor.submit(_unless_stopping, function, arguments)
         except OSError as error:  # while a new process starts, the executor sees that another died and closes its pipes

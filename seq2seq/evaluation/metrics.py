@@ -80,10 +80,8 @@ def require_same_length(
         raise UserError(f"there is nothing to score: 0 {what} and 0 {against} lines")
     if translations != references:
         relation = "shorter" if references < translations else "longer"
-        raise UserError(
-            f"the {against} is {relation} than the {what}: {references} lines against {translations}; "
-            "give files in which line i of one belongs to line i of the other"
-        )
+        message = f"the {against} is {relation} than the {what}: {references} lines against {translations}"
+        raise UserError(f"{message}; give files in which line i of one belongs to line i of the other")
 
 
 def score(hypotheses: Sequence[str], *references: Sequence[str], language: str = "") -> Scores:
@@ -132,10 +130,8 @@ def load_testset(name: str, src_lang: str = "en", tgt_lang: str = "es") -> tuple
     try:
         files = dataset.get_source_file(pair), dataset.get_reference_files(pair)[0]
     except (OSError, EOFError, TarError, SystemExit) as error:  # sacreBLEU exits on a wrong checksum
-        raise UserError(
-            f"test set {name} is not in {dataset._outdir} and could not be downloaded ({error}): "
-            "connect to the network, or copy the folder from a machine that has it"
-        ) from error
+        message = f"test set {name} is not in {dataset._outdir} and could not be downloaded ({error})"
+        raise UserError(f"{message}: connect to the network, or copy the folder from a machine that has it") from error
     sources, references = ([line.strip() for line in refuse_bad_lines(Lines(Path(file)))] for file in files)
     return sources, references
 

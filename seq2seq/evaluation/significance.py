@@ -121,10 +121,8 @@ def compare(
             for name, metric in chosen.items()
         }
     except (MemoryError, OverflowError) as error:
-        raise UserError(
-            f"{samples:,} samples of {len(texts[0]):,} lines do not fit into memory: "
-            "give `seq2seq evaluate` fewer, with --samples"
-        ) from error
+        message = f"{samples:,} samples of {len(texts[0]):,} lines do not fit into memory"
+        raise UserError(f"{message}: give `seq2seq evaluate` fewer, with --samples") from error
     scores = {}
     for name, (key, signature) in zip(chosen, signatures.items(), strict=True):
         if len(systems) > 1:
@@ -172,10 +170,8 @@ def read_seed() -> int | None:
     except ValueError:
         seed = 0
     if seed < 1:  # sacreBLEU takes 0 for no seed
-        raise UserError(
-            f"the environment variable SACREBLEU_SEED is {shorten(value)!r}, which is no seed: set it to a whole "
-            "number of 1 or more, or to none (a new seed each time), or unset it (12345)"
-        )
+        message = f"the environment variable SACREBLEU_SEED is {shorten(value)!r}, which is no seed: set it to a"
+        raise UserError(f"{message} whole number of 1 or more, or to none (a new seed each time), or unset it (12345)")
     return seed
 
 

@@ -216,9 +216,6 @@ def decoder_for_search(model: EncoderDecoder | Ensemble, dtype: torch.dtype, com
         model: an encoder-decoder or an ensemble.
         dtype: precision of the search.
         compiles: "on": compiled; "off": not compiled; "auto": compiled where that is possible.
-
-    Raises:
-        UserError: compiles is "on", and the model, its changed code or this machine's compiler does not allow it.
     """
     if isinstance(model, Ensemble):
         return EnsembleDecoder([decoder_for_search(member, dtype, compiles) for member in model.members])

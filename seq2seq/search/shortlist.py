@@ -43,11 +43,7 @@ class Shortlist:
 
     @classmethod
     def load(cls, path: Path) -> "Shortlist":
-        """Read the file that `save` wrote.
-
-        Raises:
-            UserError: the file cannot be read, is damaged, or is no shortlist.
-        """
+        """Read the file that `save` wrote."""
         names = ("offsets", "targets", "always", "by_frequency")
         arrays: dict[str, np.ndarray] = {}
         try:
@@ -85,10 +81,8 @@ class Shortlist:
     def require(self, vocabulary: str) -> None:
         """Check that the model's tokenizer, given by its SHA-256, made the shortlist's ids."""
         if self.vocabulary != vocabulary:
-            raise UserError(
-                "the shortlist belongs to another model, whose tokenizer differs: "
-                "make one for this model with `seq2seq shortlist --model RUN`"
-            )
+            message = "the shortlist belongs to another model, whose tokenizer differs"
+            raise UserError(f"{message}: make one for this model with `seq2seq shortlist --model RUN`")
 
     def needed_by(self, source: int) -> Int32[np.ndarray, " n"]:
         """Return the target ids that one source id needs."""

@@ -101,12 +101,7 @@ def is_hub_name(source: str) -> bool:
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """Read a file of at most `most` bytes.
-
-    Raises:
-        UserError: the file is larger, or the path is no regular file (a pipe, for example, has no end).
-        OSError: the file cannot be read.
-    """
+    """Read a file of at most `most` bytes."""
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is no file")
     if (size := path.stat().st_size) > most:
@@ -137,10 +132,8 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         raise UserError(f"{path} is not a model of this program: its architecture is no {ARCHITECTURE}…")
     version = values.get("format_version")
     if type(version) is not int or version not in FORMAT_VERSIONS:
-        raise UserError(
-            f"{path} has format_version={version!r:.80}, this version reads "
-            f"{' and '.join(map(str, FORMAT_VERSIONS))}: use the version that wrote it"
-        )
+        message = f"{path} has format_version={version!r:.80}, this version reads"
+        raise UserError(f"{message} {' and '.join(map(str, FORMAT_VERSIONS))}: use the version that wrote it")
     types = {
         "src_lang": str,
         "tgt_lang": str,
@@ -194,11 +187,7 @@ def without_retired(search: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def config_from_plain(schema: type[C], values: Mapping[str, Any]) -> C:
-    """Return a bundle's settings of the model or of the search from their plain values.
-
-    Raises:
-        UserError: a key is unknown, or a value has the wrong type or range or refers to something else.
-    """
+    """Return a bundle's settings of the model or of the search from their plain values."""
     if "${" in json.dumps(values):  # OmegaConf would put the environment's values in
         raise UserError("a setting has ${, but settings are plain values")
     try:

@@ -65,21 +65,13 @@ def load_extensions(modules: Iterable[str]) -> None:
 
 
 def require(condition: bool, message: str) -> None:
-    """Refuse a setting.
-
-    Raises:
-        UserError: condition is false.
-    """
+    """Refuse a setting."""
     if not condition:
         raise UserError(message)
 
 
 def require_at_least(key: str, value: float | int, minimum: float | int) -> None:
-    """Refuse a number below its minimum (NaN too).
-
-    Raises:
-        UserError: value is below minimum.
-    """
+    """Refuse a number below its minimum (NaN too)."""
     require(value >= minimum, f"{key}={value} must be at least {minimum:g}")
 
 
@@ -92,11 +84,7 @@ def check_choices(section: str, settings: object, **choices: tuple[str, ...]) ->
 
 
 def check_ranges(section: str, settings: object, **ranges: tuple[float | int, float | int]) -> None:
-    """Refuse numbers outside their range (least, most), which both belong to the range; None and `auto` pass.
-
-    Raises:
-        UserError: there is such a number, or a word other than `auto`.
-    """
+    """Refuse numbers outside their range (least, most), which both belong to the range; None and `auto` pass."""
     for name, (least, most) in ranges.items():
         value = getattr(settings, name)
         if isinstance(value, str):

@@ -81,11 +81,7 @@ def register_schema() -> None:
 
 
 def compose(overrides: Sequence[str]) -> Config:
-    """Return the settings that train.py would run these overrides with.
-
-    Raises:
-        UserError: a key, group or value is wrong, or there is no conf/.
-    """
+    """Return the settings that train.py would run these overrides with."""
     cfg = compose_by_hydra(overrides)
     return checked_config(cfg, cfg.hydra.runtime.choices)
 
@@ -180,11 +176,7 @@ def _lists(values: Any, prefix: str = "") -> Iterable[tuple[str, list[Any]]]:
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Read overrides by Hydra's own grammar.
-
-    Raises:
-        HydraException: one of them is malformed.
-    """
+    """Read overrides by Hydra's own grammar."""
     return OverridesParser.create().parse_overrides(overrides=list(overrides))
 
 

@@ -42,9 +42,6 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
     """Read a run's config.yaml, with `key=value` overrides on top, to resume the run.
 
     option is the option by which the user named the folder, for errors.
-
-    Raises:
-        UserError: there is no such run, or an override or the file has an unknown key or a wrong value.
     """
     folder = str(real_folder(Path(folder)))
     path = Path(folder) / "config.yaml"

@@ -69,9 +69,6 @@ def change_search(search: SearchConfig, changes: Mapping[str, object]) -> Search
     """Return the settings with some changed by name; None changes nothing.
 
     Besides the fields of `SearchConfig`, max_length sets the most tokens of a translation, whatever the source.
-
-    Raises:
-        UserError: a name is unknown, or a value has the wrong type or is out of range.
     """
     types = {field.name: field.type for field in dataclasses.fields(SearchConfig)} | {"max_length": int}
     new_values: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}

@@ -100,10 +100,6 @@ def claimed(output: Path, *, inside: bool = False, is_writer: bool = True) -> It
     The work folder of `output` is `.output.seq2seq` beside it; with inside, it is `.seq2seq` in the folder `output`,
     and the lock covers all files that are directly in the output. What a killed process left is completed or removed;
     where files cannot be locked, only a writer does so.
-
-    Raises:
-        UserError: another command writes the output, or the work folder's name is taken by something else.
-        OSError: the work folder cannot be made.
     """
     work = output / WORK if inside else _work_of(output)
     _, folders, files = next(os.walk(work), ("", [], []))  # os.walk passes over what other processes remove
@@ -159,10 +155,6 @@ def draft_of(folder: Path, own: Collection[str] | None = None) -> Iterator[Path]
 
     A link stays, and its target is replaced; an existing folder keeps its permissions. With own, the names that the
     block may write, an existing folder also keeps all files and folders of other names.
-
-    Raises:
-        UserError: another command writes the folder.
-        OSError: the folder cannot be written.
     """
     folder = resolve(folder)
     if folder.parent.exists() and not folder.parent.is_dir():
@@ -217,10 +209,6 @@ def replacing(path: Path, like: Path | None = None) -> Iterator[Path]:
 
     A link stays, and its target is replaced. The file gets the permission bits of the old file or, if there is none, of
     like. A device or a pipe is written directly.
-
-    Raises:
-        UserError: another command writes the file.
-        OSError: the file cannot be written.
     """
     path = resolve(path)
     if path.exists() and not path.is_file():

@@ -37,10 +37,8 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
                     logger.warning("the cache entry %s is damaged: preparing it again", folder)
                 write_complete(folder, build)
     except (OSError, NotImplementedError, UnicodeEncodeError) as error:  # without locks; of a path that is not UTF-8
-        raise UserError(
-            f"data.cache={root} cannot be used ({getattr(error, 'strerror', None) or error}): "
-            "set data.cache or the environment's SEQ2SEQ_CACHE to a folder that can be written"
-        ) from error
+        message = f"data.cache={root} cannot be used ({getattr(error, 'strerror', None) or error}): set data.cache"
+        raise UserError(f"{message} or the environment's SEQ2SEQ_CACHE to a folder that can be written") from error
     return folder
 
 
@@ -74,21 +72,15 @@ def write_complete(folder: Path, build: Callable[[Path], Any]) -> None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether all files of a folder exist and are unchanged.
-
-    Raises:
-        UserError: a file cannot be read, perhaps only now, so that nothing is known about it.
-    """
+    """Return whether all files of a folder exist and are unchanged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return bool(manifest) and list(manifest.values()) == digest_files(folder / name for name in manifest)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, AttributeError, RecursionError):
         return False
     except OSError as error:
-        raise UserError(
-            f"{folder} cannot be read ({error.strerror or error}): "
-            "run the same command again, or remove this folder if its disk is damaged"
-        ) from error
+        message = f"{folder} cannot be read ({error.strerror or error}): run the same command again"
+        raise UserError(f"{message}, or remove this folder if its disk is damaged") from error
 
 
 def identity_of(folder: Path) -> list[int]:

@@ -125,10 +125,8 @@ class ResumableOutput(Output):
         for key in earlier | self.provenance:
             was, now = earlier.get(key), self.provenance.get(key)
             if was != now:
-                raise UserError(
-                    f"{path} was made with {key}={was}, not {now}: "
-                    "--resume it with the same, or leave out --resume to begin anew"
-                )
+                message = f"{path} was made with {key}={was}, not {now}"
+                raise UserError(f"{message}: --resume it with the same, or leave out --resume to begin anew")
 
     def commit(self, inputs: int) -> None:
         """Record that the first `inputs` inputs are fully written."""
@@ -165,9 +163,6 @@ def open_output(
     A file gets its name only when all lines are written; an error leaves the old file unchanged. A link stays, and its
     target is replaced; the new file gets the old file's permissions. provenance is everything that the lines depend
     on; only an output with provenance can be resumed after an interruption.
-
-    Raises:
-        UserError: the file cannot be written, another command writes it, or what is there depends on other things.
     """
     if path is None:
         yield Output(sys.stdout.buffer)

@@ -30,12 +30,7 @@ class DamagedError(Exception):
 
 
 def read_pickled(path: Path, device: str) -> Any:
-    """Return the values of a file of `torch.save`; on the meta device, tensors stay on the disk.
-
-    Raises:
-        DamagedError: the file is truncated, or its bytes differ from those that were written.
-        UserError: the file holds more than plain values, or would take more memory than its size.
-    """
+    """Return the values of a file of `torch.save`; on the meta device, tensors stay on the disk."""
     try:
         if not path.is_file():
             raise DamagedError("it is no regular file")

@@ -54,11 +54,7 @@ class Tokenizer:
     """
 
     def __init__(self, model: bytes, name: str = "tokenizer.model", imported: Mapping[str, int] | None = None) -> None:
-        """Load a SentencePiece model; errors use the name.
-
-        Raises:
-            UserError: the bytes are no SentencePiece model, or a trained tokenizer's special ids are not `SPECIAL_IDS`.
-        """
+        """Load a SentencePiece model; errors use the name."""
         self.model_bytes, self.imported = model, imported
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -68,10 +64,8 @@ class Tokenizer:
             raise UserError(f"{name} is damaged or no SentencePiece model ({len(model)} bytes)") from error
         for key, expected in (("pad_id", PAD), ("unk_id", UNK), ("bos_id", BOS), ("eos_id", EOS)):
             if imported is None and (value := getattr(self._processor, key)()) != expected:
-                raise UserError(
-                    f"{name} has {key}={value}, expected {expected}: "
-                    f"retrain it with train.py or pass --{key}={expected} to spm_train"
-                )
+                message = f"{name} has {key}={value}, expected {expected}"
+                raise UserError(f"{message}: retrain it with train.py or pass --{key}={expected} to spm_train")
         self._subwords = list(subwords if imported is None else imported)
         self._ids = {subword: token for token, subword in enumerate(self._subwords)}
 
@@ -155,9 +149,6 @@ class Tokenizer:
         With a unigram vocabulary, a segmentation is drawn from all in proportion to P(x)^alpha (Kudo 2018, §3.2). With
         a BPE vocabulary, each merge is skipped with probability alpha (Provilkov et al. 2020). User symbols are never
         split.
-
-        Raises:
-            UserError: the tokenizer was imported.
         """
         if self.imported is not None:
             raise UserError("an imported model's vocabulary has no random splits: leave out training.subword_sampling")
@@ -191,11 +182,7 @@ class Tokenizer:
         return format_of_models.ModelProto.FromString(self.model_bytes)
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Join ids into texts of one line each, without special ids.
-
-        Raises:
-            IndexError: an id is not in the vocabulary.
-        """
+        """Join ids into texts of one line each, without special ids."""
         if self.imported is None:
             texts = [self._processor.decode([int(i) for i in row if i not in SPECIAL_IDS]) for row in ids]
             return [normalise(text) for text in texts]
@@ -208,11 +195,7 @@ class Tokenizer:
         return [(len(row), -self._processor.get_score(row[0]) if len(row) == 1 else 0.0) for row in rows]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the subwords of ids, special ones included.
-
-        Raises:
-            IndexError: an id is not in the vocabulary.
-        """
+        """Return the subwords of ids, special ones included."""
         return [self._subwords[i] for i in ids]
 
     def ids(self, tokens: Sequence[str]) -> list[int]:

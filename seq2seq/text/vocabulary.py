@@ -128,11 +128,7 @@ class Tokenizers:
 
 
 def load_tokenizers(path: Path) -> Tokenizers:
-    """Read a `tokenizer.model`, or the tokenizers in a folder: a bundle, an export, or prepared text.
-
-    Raises:
-        UserError: a file is missing, unreadable or damaged, or its special ids are not `SPECIAL_IDS`.
-    """
+    """Read a `tokenizer.model`, or the tokenizers in a folder: a bundle, an export, or prepared text."""
     if not path.is_dir():
         return Tokenizers.joint(Tokenizer(_read(path), str(path)))
     names = tokenizer_files(path)

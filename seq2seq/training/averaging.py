@@ -19,12 +19,7 @@ from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
 
 
 def average_bundles(folders: Sequence[Path], output: Path) -> list[str]:
-    """Write the mean of bundles as a bundle with the first one's settings; return the folders' names.
-
-    Raises:
-        UserError: there are fewer than two bundles, one is missing or damaged, or sizes, vocabularies or languages
-            differ.
-    """
+    """Write the mean of bundles as a bundle with the first one's settings; return the folders' names."""
     if len(folders) < 2:
         raise UserError(f"{len(folders)} model: give --model at least twice, or --run with --last")
     bundles = [load_bundle(folder) for folder in folders]
@@ -41,9 +36,6 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
     """Write the mean of a run's last checkpoints as a bundle; return the checkpoints' names.
 
     Settings and tokenizer are those of the run's bundle. With a running average, checkpoints hold the average.
-
-    Raises:
-        UserError: the run has no bundle or too few checkpoints, or one is damaged or belongs to another model.
     """
     if last < 2:
         raise UserError(f"--last {last} has no mean: average at least 2 checkpoints")
@@ -63,11 +55,7 @@ def checkpoints_by_update(run: Path) -> dict[int, Path]:
 
 
 def read_weights(path: Path, run: Path, bundle: Bundle) -> dict[str, Tensor]:
-    """Read the weights of a run's checkpoint, for the model of the run's bundle.
-
-    Raises:
-        UserError: the checkpoint is damaged, or belongs to another model.
-    """
+    """Read the weights of a run's checkpoint, for the model of the run's bundle."""
     try:
         checkpoint = read_checkpoint(path, "cpu")
         if not {"belongs_to", "state_dict"} <= checkpoint.keys():

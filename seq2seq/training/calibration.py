@@ -119,11 +119,7 @@ def calibrate(hypotheses: Sequence[tuple[float, int]], acceptable: Sequence[bool
 
 
 def measure_reliability(translations: Sequence[Translation], references: Sequence[str]) -> Reliability:
-    """Compare the confidences of translations with what their references say; texts without words do not count.
-
-    Raises:
-        UserError: no translation has a confidence.
-    """
+    """Compare the confidences of translations with what their references say; texts without words do not count."""
     counted = [pair for pair in zip(translations, references, strict=True) if pair[0].confidence is not None]
     if not counted:
         raise UserError("no text has words: there is no confidence to compare")

@@ -27,9 +27,6 @@ def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
 
     overrides are the command line's `key=value`; they may change dropout. Settings from other places, such as files,
     are replaced silently.
-
-    Raises:
-        UserError: the bundle does not exist, or an override contradicts it.
     """
     assert config.init is not None
     folder = find_model(Path(config.init), option="init=").resolve()

@@ -37,9 +37,6 @@ def learn_shortlist(pairs: Pairs, tokenizer: Tokenizers, *, best: int, frequent:
         tokenizer: the tokenizer that made the ids of the pairs.
         best: largest number of target ids for each source id.
         frequent: number of the most frequent target ids that every text may use.
-
-    Raises:
-        UserError: source and target have separate vocabularies.
     """
     if not tokenizer.is_shared:
         raise UserError("this model has a vocabulary for each side: a shortlist is for models with one for both")

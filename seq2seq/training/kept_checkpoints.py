@@ -37,10 +37,8 @@ class DurableIO(TorchCheckpointIO):
             if not isinstance(reason, OSError):
                 raise
             before = "; the checkpoint before is whole" if list_checkpoints(path.parent) else ""
-            raise UserError(
-                f"cannot write {path}: {reason.strerror or reason}{before}: "
-                f"make room, then `{resume_command(path.parent.parent)}`"
-            ) from error
+            message = f"cannot write {path}: {reason.strerror or reason}{before}"
+            raise UserError(f"{message}: make room, then `{resume_command(path.parent.parent)}`") from error
 
 
 def link(path: Path, name: Path) -> None:

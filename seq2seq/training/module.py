@@ -138,10 +138,8 @@ class TranslationModule(L.LightningModule):
         for key in identity | theirs:
             ours = identity.get(key)
             if theirs.get(key) != ours:
-                raise UserError(
-                    f"the checkpoint was written with another {key} ({theirs.get(key)}, now {ours}): "
-                    "restore the settings and the training texts of that time, or start a new run"
-                )
+                message = f"the checkpoint was written with another {key} ({theirs.get(key)}, now {ours}): restore"
+                raise UserError(f"{message} the settings and the training texts of that time, or start a new run")
         if self.config.ema_decay == 0 and "current_model_state" in checkpoint:
             log.warning("training.ema_decay=0: going on from the weights themselves, without their running average")
             checkpoint["state_dict"] = checkpoint["current_model_state"]

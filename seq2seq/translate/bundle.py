@@ -49,9 +49,6 @@ def save_bundle(folder: Path, bundle: Bundle, card: str, *, is_new: bool = False
 
     What is in the folder under other names than a bundle's stays, such as a shortlist or an export. With is_new, the
     folder must be new or empty.
-
-    Raises:
-        UserError: the folder cannot be written, or is not new.
     """
     values = {
         "architecture": ARCHITECTURE + bundle.config.model.architecture,
@@ -84,9 +81,6 @@ def load_bundle(folder: Path) -> Bundle:
 
     Nothing in the folder is executed, and no class is looked up by a name in the folder. Sizes are compared with the
     weights file's header before any memory is allocated.
-
-    Raises:
-        UserError: a file is missing, damaged, or does not belong to the other files; the message names the file.
     """
     if not folder.is_dir():
         raise UserError(f"no model at {folder}: give a bundle's folder, or train one with `{train_command()}`")

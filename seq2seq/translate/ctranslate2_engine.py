@@ -38,10 +38,6 @@ def load_export(folder: Path, device: str, threads: int = 0) -> Translator:
         folder: the export's folder.
         device: cpu, cuda, cuda:N, or auto for a GPU if there is one.
         threads: number of threads on the CPU; 0: OMP_NUM_THREADS, or one for each core.
-
-    Raises:
-        UserError: the folder is no export, a file is damaged, or CTranslate2 cannot use the device.
-        OSError: another file is missing or cannot be read.
     """
     if not is_export(folder):
         raise UserError(f"{folder} is no export for CTranslate2 ({SETTINGS} is missing): see `seq2seq export --help`")
@@ -94,10 +90,6 @@ class CTranslate2Engine:
         """Yield each batch's (source index, hypotheses) as `Engine.search` does, longest sources first.
 
         on_step is called before every batch, because CTranslate2 does not expose the steps of a search.
-
-        Raises:
-            UserError: CTranslate2 does not support a setting or required phrases, a text or its translation may be too
-                long for an export, memory is not sufficient, or a score is NaN.
         """
         _require_supported(sources, settings)
         if settings.early_stopping and settings.beam > 1 and not self._has_warned:
@@ -249,10 +241,8 @@ def _require_supported(sources: Sequence[Source], settings: SearchConfig) -> Non
     longest = [longest for _, longest in length_limits(sources, settings)]
     needed = max([*longest, *(len(source.ids) for source in sources)], default=0)
     if needed >= MAX_POSITIONS:
-        raise UserError(
-            f"texts or translations of up to {needed} tokens need more than an export's {MAX_POSITIONS} positions: "
-            "lower --max-length, or use --engine pytorch"
-        )
+        message = f"texts or translations of up to {needed} tokens need more than an export's"
+        raise UserError(f"{message} {MAX_POSITIONS} positions: lower --max-length, or use --engine pytorch")
 
 
 def _ranked(rows: Sequence[list[int]], scores: Sequence[float], alpha: float) -> list[Hypothesis]:

@@ -116,10 +116,8 @@ def open_file(job: BulkJob, output: Path, surveyed: tuple[Path, str, tuple[int, 
         if isinstance(error.__cause__, OSError):  # the disk refused: what is unfinished stays
             raise
         if target.exists():
-            raise UserError(
-                f"{target} is no translation of this input by this model with these settings: "
-                "choose another --output, or remove it"
-            ) from error
+            message = f"{target} is no translation of this input by this model with these settings"
+            raise UserError(f"{message}: choose another --output, or remove it") from error
         shutil.rmtree(work, ignore_errors=True)  # an unfinished output of other settings
         opened = begin()
     shards = [Shard(source.resolve(), start, number * SHARD + 1, SHARD) for number, start in enumerate(starts)]

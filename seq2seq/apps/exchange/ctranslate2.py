@@ -70,11 +70,6 @@ def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32"
         bundle: the bundle's folder.
         folder: the export's folder, new or empty.
         quantization: precision of the weights, one of QUANTIZATIONS; int8 is the fastest on the CPU.
-
-    Raises:
-        UserError: the bundle is damaged, its model is not a Transformer or is an ablation, the quantization is unknown,
-            CTranslate2 gives other scores than the model's code here, the folder is not empty, or the folder cannot be
-            written.
     """
     require_new(folder)
     if quantization not in QUANTIZATIONS:
@@ -202,10 +197,8 @@ def export_argos(bundle: Path, file: Path, quantization: str = "float32") -> Non
     if file.exists():
         raise UserError(f"{file} is there already: give --output a new file")
     if tokenizer_files(bundle) != [FILE]:
-        raise UserError(
-            f"{bundle} has a tokenizer for each language, and a package of Argos Translate has one for both: "
-            "train with tokenizer.joint=true, or use `seq2seq export ctranslate2`"
-        )
+        message = f"{bundle} has a tokenizer for each language, and a package of Argos Translate has one for both"
+        raise UserError(f"{message}: train with tokenizer.joint=true, or use `seq2seq export ctranslate2`")
     with tempfile.TemporaryDirectory() as name:
         model = Path(name) / "model"
         export_ctranslate2(bundle, model, quantization)

@@ -47,10 +47,8 @@ def require_agreement(program: str, bundle: Bundle, compute: Callable[[Example],
     """Check that a program computes the scores of an example as the model's present code does."""
     example = make_example(bundle.model, bundle.tokenizer.start, EOS)
     if not (agrees(compute(example), example.scores) and is_fused_kernels(attention.attention_weights)):
-        raise UserError(
-            f"{program} gives other scores than the model's code here, which was changed: such a model cannot be "
-            "exported, only translated with here (`seq2seq translate --engine pytorch`)"
-        )
+        message = f"{program} gives other scores than the model's code here, which was changed: such a model cannot"
+        raise UserError(f"{message} be exported, only translated with here (`seq2seq translate --engine pytorch`)")
 
 
 def read_card(folder: Path) -> str:

@@ -68,11 +68,6 @@ def export_huggingface(bundle: Path, folder: Path) -> None:
     Args:
         bundle: the bundle's folder.
         folder: the export's folder, new or empty.
-
-    Raises:
-        UserError: the model is not of the published style (model/style=vaswani), the only one that transformers has;
-            the bundle is damaged; the export has other logits than the model's code here; the folder is not empty; or
-            the folder cannot be written.
     """
     require_new(folder)
     loaded = load_bundle(bundle)

@@ -73,10 +73,6 @@ def import_huggingface(source: str, folder: Path, revision: str | None = None) -
         source: a folder that `save_pretrained` wrote, or a name on the Hugging Face hub.
         folder: the bundle's folder, new or empty.
         revision: branch, tag or commit on the hub; None: the newest.
-
-    Raises:
-        UserError: the source cannot be fetched or is damaged; the model has a setting that this project does not
-            support (the message names it); the folder is not empty; or the folder cannot be written.
     """
     require_new(folder)
     files = fetch(source, revision)

@@ -81,11 +81,7 @@ def make_subject(
 
 
 def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
-    """Return the engine and its only model.
-
-    Raises:
-        UserError: the engine is not PyTorch's, or it has several models.
-    """
+    """Return the engine and its only model."""
     engine = translator.engine
     if not isinstance(engine, Engine):
         raise UserError("this engine shows no attention: use the pytorch engine")

@@ -44,10 +44,6 @@ def export_html(folder: Path, file: Path, *, beam: int | None = None) -> None:
     """Write a page that translates with a bundle's model and shows how, without network; an error leaves no file.
 
     beam is the number of hypotheses; None: that of the bundle.
-
-    Raises:
-        UserError: the bundle is damaged, the model is not a plain Transformer with its own vocabulary and beam search,
-            or the file has another ending, is there already or cannot be written.
     """
     if file.suffix not in (".html", ".htm"):
         raise UserError(f"{file} does not end in .html: give --output NAME.html")

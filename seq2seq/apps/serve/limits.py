@@ -40,11 +40,7 @@ class Limits:
         )
 
     def require_search(self, search: SearchConfig) -> None:
-        """Refuse a model whose own search takes too long, whoever asks.
-
-        Raises:
-            UserError: a setting exceeds its limit.
-        """
+        """Refuse a model whose own search takes too long, whoever asks."""
         for limit, names in {
             "beam": ("beam", "mbr"),
             "length_ratio": ("max_length_ratio", "min_length_ratio"),

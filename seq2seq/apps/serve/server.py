@@ -27,11 +27,7 @@ _QUOTING = ("seq2seq.apps.documents", "seq2seq.translate.segmenter")  # loggers 
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to a port but does not accept connections yet; port 0: any free port.
-
-    Raises:
-        UserError: host is not an address of this machine, or the port is in use or not allowed.
-    """
+    """Return a socket that is bound to a port but does not accept connections yet; port 0: any free port."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)

@@ -253,10 +253,8 @@ class Recurrent(EncoderDecoder):
         """See `EncoderDecoder`; a network without attention is refused."""
         logits, state = self.decode(tgt_in, self.encode(src))
         if state.attention is None:
-            raise UserError(
-                "this model has no attention (model.attention=none): leave out alignments, or train a model with "
-                "model.attention=additive"
-            )
+            message = "this model has no attention (model.attention=none)"
+            raise UserError(f"{message}: leave out alignments, or train a model with model.attention=additive")
         return logits, state.attention.float()
 
     def layers(self) -> list[nn.Module]:
