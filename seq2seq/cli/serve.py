@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import seq2seq
 from seq2seq.apps.serve.limits import Limits
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from seq2seq.apps.serve.service import Explain
     from seq2seq.translate.translator import Translator
 
+VIEWER = Path(seq2seq.__file__).parent / "apps/explain/viewer"  # the modules that draw explanations
 BOUNDS = ("char_limit", "batch_limit", "sentence_limit", "tag_limit", "max_batch", "waiting_chars", "timeout")
 
 network = partial(typer.Option, rich_help_panel="Network")
@@ -95,7 +97,7 @@ def serve(
         api_key=api_key,
     )
     hosts = [host, *(allowed_host or ())]
-    app = create_app(service, allowed_hosts=hosts, allow_origins=allow_origin or (), viewer=viewer())
+    app = create_app(service, allowed_hosts=hosts, allow_origins=allow_origin or (), viewer=VIEWER)
     if not ip_address(listener.getsockname()[0]).is_loopback and not api_key:
         print(f"warning: {host} is open to the network and no --api-key is set: anybody can translate", file=sys.stderr)
     message = f"serving {' '.join(map(str, folders))} at {url_of(listener)} (Ctrl-C ends)"
@@ -117,10 +119,3 @@ def explainer(translator: "Translator") -> "Explain":
         return {**data.pop("explanation"), **data}
 
     return explained
-
-
-def viewer() -> Path:
-    """Return the folder of the modules that draw explanations."""
-    import seq2seq.apps.explain
-
-    return Path(seq2seq.apps.explain.__file__).parent / "viewer"

@@ -134,14 +134,8 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     if type(version) is not int or version not in FORMAT_VERSIONS:
         message = f"{path} has format_version={version!r:.80}, this version reads"
         raise UserError(f"{message} {' and '.join(map(str, FORMAT_VERSIONS))}: use the version that wrote it")
-    types = {
-        "src_lang": str,
-        "tgt_lang": str,
-        "vocab_size": int,
-        "tokenizer_sha256": str,
-        "model": dict,
-        "search": dict,
-    }
+    types = dict.fromkeys(("src_lang", "tgt_lang", "tokenizer_sha256"), str)
+    types |= {"vocab_size": int, "model": dict, "search": dict}
     for key, kind in types.items():
         if not isinstance(values.get(key), kind):
             raise UserError(f"{path} is damaged: {key}={values.get(key)!r:.80}, expected {kind.__name__}")
@@ -166,15 +160,11 @@ def _read_calibration(path: Path, values: object) -> Calibration | None:
     if values is None:
         return None
     names = {field.name for field in fields(Calibration)}
-    if (
-        not isinstance(values, dict)
-        or values.keys() != names
-        or not all(type(value) in (int, float) and abs(value) < 1e9 for value in values.values())
-    ):
-        raise UserError(
-            f"{path} is damaged: calibration={values!r:.80}, expected the numbers {', '.join(sorted(names))}"
-        )
-    return Calibration(**values)
+    weights = values if isinstance(values, dict) else {}
+    if weights.keys() != names or not all(type(x) in (int, float) and abs(x) < 1e9 for x in weights.values()):
+        expected = f"expected the numbers {', '.join(sorted(names))}"
+        raise UserError(f"{path} is damaged: calibration={values!r:.80}, {expected}")
+    return Calibration(**weights)
 
 
 def without_retired(search: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from seq2seq.errors import UserError
 from seq2seq.search.types import Hypothesis, Source, TokenScores
 from seq2seq.settings.bundle import Calibration
+from seq2seq.text.glossary import Glossary
 from seq2seq.text.masks import SYMBOL, Masked
 from seq2seq.text.normalise import one_line
 from seq2seq.text.sentences import number_words, sentence_ends, split_text
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.text.words import align_words
-from seq2seq.translate.types import ScoredTranslation, Terms, Text, Translation, require_string
+from seq2seq.translate.types import ScoredTranslation, Text, Translation, require_string
 
 MAX_SOURCE_TOKENS = 200  # the longest segment that a model gets
 STRETCH = 1.5  # a sentence may have this many times trained_length tokens (docs/decoding.md)
@@ -58,7 +59,7 @@ class Segmenter:
         self._tokenizer = tokenizer
         self._longest = min(int(STRETCH * (trained_length or MAX_SOURCE_TOKENS)), MAX_SOURCE_TOKENS)
 
-    def segments(self, texts: Sequence[Text], glossary: Terms | None = None, first_line: int = 1) -> list[Segment]:
+    def segments(self, texts: Sequence[Text], glossary: Glossary | None = None, first_line: int = 1) -> list[Segment]:
         """Return the segments of texts, in order; a text without tokens has none.
 
         first_line is the number of the first text; warnings name these numbers, and samples depend on them.

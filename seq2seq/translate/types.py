@@ -1,4 +1,4 @@
-"""What goes into an engine and a translator, and what comes out; loads no PyTorch and knows no tokenizer.
+"""What goes into an engine and a translator, and what comes out; loads no PyTorch.
 
 A translator gets texts (`Text`, `SearchRequest`) and returns translations (`Translation`, `ScoredTranslation`). Its
 engine gets ids (`Source`) and returns hypotheses and scores (`Hypothesis`, `TokenScores`).
@@ -13,6 +13,7 @@ from seq2seq.errors import UserError
 from seq2seq.search.types import Hypothesis, Phrases, Source, TokenScores
 from seq2seq.settings.checks import IntOrAuto, check_ranges
 from seq2seq.settings.search import SearchConfig, require_one_kind
+from seq2seq.text.glossary import Glossary
 
 
 @runtime_checkable
@@ -56,20 +57,6 @@ class ScoringEngine(SearchEngine, Protocol):
         ...
 
 
-@runtime_checkable
-class Terms(Protocol):
-    """Terms with required translations: `seq2seq.Glossary`."""
-
-    @property
-    def digest(self) -> str:
-        """Hash of the terms and their translations."""
-        ...
-
-    def translations(self, text: str) -> list[str]:
-        """Return the phrases that the text's translation must contain."""
-        ...
-
-
 @dataclass(frozen=True)
 class Text:
     """A text to translate, with the first words and the phrases that its translation must have.
@@ -100,13 +87,13 @@ class SearchRequest:
     settings: SearchConfig
     n_best: int = 1  # translations of each text: at most the beam; with sampling, the number of samples
     banned: Sequence[str] = ()  # phrases that no translation contains
-    glossary: Terms | None = None  # terms and the translations that they must have
+    glossary: Glossary | None = None  # terms and the translations that they must have
     align: bool = False  # whether every translation gets an alignment
 
     def __post_init__(self) -> None:
         if not isinstance(self.n_best, Integral):
             raise UserError(f"n_best={self.n_best!r} is of type {type(self.n_best).__name__}: give a whole number")
-        if not isinstance(self.glossary, Terms | None):
+        if not isinstance(self.glossary, Glossary | None):
             shown = _with_type(self.glossary)
             raise UserError(f'glossary is {shown}: give Glossary([("term", "translation"), …])')
         object.__setattr__(self, "n_best", int(self.n_best))

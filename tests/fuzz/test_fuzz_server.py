@@ -46,7 +46,7 @@ def ask(bundle_folder: Path) -> Iterator[Ask]:
         detect=lambda text: (("en", "es")[len(text) % 2], float(len(text))),
         api_key=KEY,
     )
-    app = create_app(service, allow_origins=["http://a.example"], viewer=cli_serve.viewer())
+    app = create_app(service, allow_origins=["http://a.example"], viewer=cli_serve.VIEWER)
     api = app.openapi()
 
     async def send_one(method: str, path: str, headers: Headers, chunks: Sequence[bytes], query: bytes) -> Any:
