@@ -53,15 +53,18 @@ def contexts(chromium: Any) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def opened(contexts: Callable[..., Any], tmp_path: Path) -> Callable[..., Watched]:
-    """Write a page and open it from its file: opened(explanation, walks, beams, width=, theme=)."""
+def opened(contexts: Callable[..., Any], tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+    """Write a page and open it from its file, opened(explanation, walks, beams, width=, theme=); it has no faults."""
+    pages: list[Watched] = []
 
     def call(explanation: dict, walks: list, beams: dict, **options: Any) -> Watched:
         file = tmp_path / "page.html"
         file.write_text(write_page({"explanation": explanation, "walks": walks, "beams": beams}), encoding="utf-8")
-        return Watched(contexts(offline=True, **options).new_page(), file.as_uri())
+        pages.append(Watched(contexts(offline=True, **options).new_page(), file.as_uri()))
+        return pages[-1]
 
-    return call
+    yield call
+    assert [page.faults for page in pages] == [[]] * len(pages)
 
 
 @pytest.fixture(scope="session")

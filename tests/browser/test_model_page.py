@@ -193,9 +193,7 @@ def test_translations_and_explanations_are_pythons(opened_model: Callable[..., W
         ("unigram", {"byte_fallback": False}),
     ],
 )
-def test_every_style_and_vocabulary_is_computed(
-    opened_model: Callable[..., Watched], tmp_path: Path, kind: str, changes: dict[str, Any]
-) -> None:
+def test_every_style_and_vocabulary_is_computed(opened_model, tmp_path, kind, changes):
     folder = made(tmp_path / "made", kind, **changes)
     ask, translator = asker(opened_model(folder)), same_weights(folder)
     assert ask("check", {}) == {"differs": False}
@@ -224,9 +222,7 @@ def test_a_text_that_cannot_be_shown_is_refused_in_one_line(opened_model: Callab
     assert watched.text("#target") == "El gato ve la leche."
 
 
-def test_abbreviations_and_initials_end_no_sentence_and_long_sentences_are_cut(
-    opened_model: Callable[..., Watched],
-) -> None:
+def test_abbreviations_and_initials_end_no_sentence_and_long_sentences_are_cut(opened_model):
     ask = asker(opened_model())
 
     def sentences(text: str) -> list[str]:
@@ -241,9 +237,7 @@ def test_abbreviations_and_initials_end_no_sentence_and_long_sentences_are_cut(
 
 
 @pytest.mark.parametrize("changed", ["Python", "JavaScript"])
-def test_a_page_says_that_it_computes_something_else_than_the_model(
-    opened_model: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch, changed: str
-) -> None:
+def test_a_page_says_that_it_computes_something_else_than_the_model(opened_model, monkeypatch, changed):
     weights, script = attention.attention_weights, model_page.script
     if changed == "Python":
         monkeypatch.setattr(attention, "attention_weights", lambda queries, *rest: weights(1.5 * queries, *rest))

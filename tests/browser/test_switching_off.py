@@ -103,4 +103,3 @@ def test_a_file_shows_what_was_switched_off_and_has_no_switches(opened: Any) -> 
     assert "−1.25 nats" in text
     assert watched.page.locator(".switch").count() == 0
     assert watched.page.get_by_role("button", name="Undo").count() == 0
-    assert watched.faults == []

@@ -6,9 +6,7 @@ How to run it for an hour: see test_fuzz_documents.py.
 import gzip
 import io
 import lzma
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -56,9 +54,7 @@ def read(spec: str) -> tuple[list[Pair], str | None]:
 @pytest.mark.parametrize("name", sorted(TEXTS))
 @LASTING
 @given(data=st.data())
-def test_a_corpus_is_read_or_refused_in_one_line(
-    name: str, ending: str, data: st.DataObject, folder: Path, watched_files: Callable[[], Any]
-) -> None:
+def test_a_corpus_is_read_or_refused_in_one_line(name, ending, data, folder, watched_files):
     seed, snippets = TEXTS[name]
     text = with_place(data.draw(mutated([seed], snippets) | arbitrary(snippets)), folder.parent / "secret.po")
     path = folder / f"corpus{name}{ending}"
@@ -72,9 +68,7 @@ def test_a_corpus_is_read_or_refused_in_one_line(
 @pytest.mark.parametrize("ending", [".gz", ".xz"])
 @LASTING
 @given(share=st.floats(0, 0.999), byte=st.integers(0, 255))
-def test_a_changed_byte_of_two_streams_loses_no_pair_in_silence(
-    ending: str, share: float, byte: int, folder: Path
-) -> None:
+def test_a_changed_byte_of_two_streams_loses_no_pair_in_silence(ending, share, byte, folder):
     data = bytearray(packed(ending, LINES.encode()) + packed(ending, LINES.encode()))
     data[int(share * len(data))] = byte
     path = folder / f"corpus.tsv{ending}"
@@ -116,9 +110,7 @@ VALUES = st.none() | st.text(max_size=4) | st.integers(-9, 9) | st.binary(max_si
     ),
     edits=st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 255)), max_size=3),
 )
-def test_a_parquet_file_is_read_or_refused_in_one_line(
-    columns: dict[str, list[Any]], edits: list[tuple[float, int]], folder: Path
-) -> None:
+def test_a_parquet_file_is_read_or_refused_in_one_line(columns, edits, folder):
     try:
         table = pa.table(columns)
     except (pa.ArrowInvalid, pa.ArrowTypeError):  # values of several types

@@ -112,14 +112,7 @@ def markup_of(name: str, text: str) -> object:
 @pytest.mark.parametrize("name", sorted(SEEDS))
 @LASTING
 @given(data=st.data(), model=MODELS, alignment=ALIGNMENTS)
-def test_a_document_is_translated_or_refused_in_one_line(
-    name: str,
-    data: st.DataObject,
-    model: Callable[[str], str],
-    alignment: Any,
-    folder: Path,
-    watched_files: Callable[[], Any],
-) -> None:
+def test_a_document_is_translated_or_refused_in_one_line(name, data, model, alignment, folder, watched_files):
     text = data.draw(TEXTS[name])
     path_in, path_out = folder / f"in{name}", folder / f"out{name}"
     path_in.write_bytes(with_place(text, folder.parent / "secret.po").encode("utf-8", "surrogatepass"))

@@ -114,9 +114,7 @@ def change(values: Any, path: tuple[Any, ...], value: Any, is_left_out: bool) ->
 @given(
     key=st.sampled_from([(RECORD,), *((RECORD, key) for key in values()[RECORD])]), value=ODD, is_left_out=st.booleans()
 )
-def test_a_forged_record_is_resumed_or_refused(
-    key: tuple[str, ...], value: Any, is_left_out: bool, folder: Path
-) -> None:
+def test_a_forged_record_is_resumed_or_refused(key, value, is_left_out, folder):
     shutil.rmtree(folder / "runs", ignore_errors=True)
     run = make_run(folder / "runs" / "a", settings_of_run())
     forged = values()

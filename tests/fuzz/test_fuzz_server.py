@@ -160,9 +160,7 @@ IN_FORMS = (
     is_multipart=st.booleans(),
     charset=st.sampled_from(["", *CHARSETS]),
 )
-def test_broken_forms_get_a_described_answer(
-    path: str, values: dict[str, Any], data: st.DataObject, is_multipart: bool, charset: str, ask: Ask
-) -> None:
+def test_broken_forms_get_a_described_answer(path, values, data, is_multipart, charset, ask):
     pairs = [
         (key, f"{item}") for key, value in values.items() for item in (value if isinstance(value, list) else [value])
     ]

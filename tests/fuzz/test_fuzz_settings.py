@@ -91,9 +91,7 @@ IN_YAML = (
 
 @LASTING
 @given(text=mutated([PRESET], IN_YAML) | arbitrary(IN_YAML))
-def test_a_broken_preset(
-    text: str, folder: Path, watched_files: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_preset(text, folder, watched_files, monkeypatch):
     conf = folder / "conf"
     if not conf.exists():
         shutil.copytree(home() / "conf", conf)

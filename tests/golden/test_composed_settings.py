@@ -37,9 +37,7 @@ def differing_settings(command: Command) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", thin(TRAINING, QUICK))
-def test_a_documented_command_is_composed_as_before(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_a_documented_command_is_composed_as_before(request, monkeypatch, text):
     monkeypatch.setenv("SEQ2SEQ_HOME", str(REPOSITORY))
     settings, golden = differing_settings(TRAINING[text]), json.loads(GOLDEN.read_text(encoding="utf-8"))
     if request.config.getoption("--update-golden"):

@@ -50,6 +50,12 @@ class Launcher:
         self.server.stdin.flush()
         return Finished(*json.loads(self.server.stdout.readline()))
 
+    def complete(self, *overrides: str, cwd: Path, **environment: Any) -> Finished:
+        """Run train.py to its end, which must be a success."""
+        result = self.train(*overrides, cwd=cwd, **environment)
+        assert result.status == 0, result.output
+        return result
+
     def close(self) -> None:
         """End it."""
         self.server.communicate("", timeout=60)

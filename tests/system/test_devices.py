@@ -60,8 +60,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def single(workdir: Path, launcher: Launcher) -> Path:
     """A run of one process, which makes an update of four batches."""
-    result = launcher.train(*SETTINGS, "name=single", "training.accumulate=4", cwd=workdir)
-    assert result.status == 0, result.output
+    launcher.complete(*SETTINGS, "name=single", "training.accumulate=4", cwd=workdir)
     return workdir / "runs" / "single"
 
 
@@ -135,9 +134,7 @@ def test_two_nodes_of_slurm_that_accumulate_train_like_one_that_accumulates_more
     require_equal(single, workdir / "runs" / "slurm")
 
 
-def test_two_processes_that_replay_updates_train_like_one_that_sends_every_operation(
-    workdir: Path, single: Path
-) -> None:
+def test_two_processes_that_replay_updates_train_like_one_that_sends_every_operation(workdir, single):
     (workdir / "replaying.py").write_text(REPLAYING, encoding="utf-8")
     command = torchrun("training.accumulate=2", "name=replayed")
     command[command.index(str(REPOSITORY / "train.py"))] = str(workdir / "replaying.py")

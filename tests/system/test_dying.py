@@ -47,8 +47,7 @@ def test_killed_while_writing_a_checkpoint(launcher: Launcher, workdir: Path, mo
     assert result.status == -signal.SIGKILL, result.output
     folder = workdir / "runs/run/checkpoints"
     assert sorted(path.name for path in folder.iterdir() if not path.name.startswith("best-")) == left
-    resumed = launcher.train("resume=runs/run", "trainer.max_steps=7", cwd=workdir)
-    assert resumed.status == 0, resumed.output
+    launcher.complete("resume=runs/run", "trainer.max_steps=7", cwd=workdir)
     assert [path.name for path in folder.glob("*.tmp")] == []
     assert checkpoints(workdir / "runs/run") == ["step=0000007.ckpt"]
 
@@ -65,8 +64,7 @@ def test_killed_while_testing_leaves_a_model_and_is_gone_on_from(launcher: Launc
     model = load_bundle(run / "model").model
     assert all(torch.equal(weights[f"model.{name}"], values) for name, values in model.state_dict().items())
     assert json.loads((run / "results.json").read_text())["updates"] == 3
-    resumed = launcher.train(*more, cwd=trained)
-    assert resumed.status == 0, resumed.output
+    launcher.complete(*more, cwd=trained)
     assert json.loads((run / "results.json").read_text())["updates"] == 5
     assert (run / "model/model.safetensors").read_bytes() == new
     assert "| test | 10 |" in (run / "model/README.md").read_text()
@@ -103,8 +101,7 @@ def test_the_command_of_a_killed_run_begins_goes_on_or_is_done(launcher: Launche
         assert killed.status == -signal.SIGKILL, killed.output
         folder = trained / "runs" / name
         assert read_run(folder, name).state == state
-        again = launcher.train(*same, cwd=trained)
-        assert again.status == 0, again.output
+        again = launcher.complete(*same, cwd=trained)
         assert ("is complete after 6 updates" in again.output) == (state == "complete")
         assert read_run(folder, name).state == "complete"
         assert [step for step, _ in logged(folder)] == list(map(str, range(1, 7)))
@@ -139,9 +136,7 @@ M.on_train_batch_start = kill
 
 
 @pytest.mark.parametrize("parent", ["os.getpid()", "children[0].pid"], ids=["first", "second"])
-def test_when_one_of_two_processes_loses_its_reader_both_end_within_a_minute(
-    launcher: Launcher, workdir: Path, parent: str
-) -> None:
+def test_when_one_of_two_processes_loses_its_reader_both_end_within_a_minute(launcher, workdir, parent):
     code = NOTE_CHILDREN.replace("DEATH", f"kill_reader({parent})")
     result = launcher.train(*ENDLESS, *PAIR, "trainer.max_steps=100000", cwd=workdir, BEFORE=code)
     assert time.time() - (workdir / "time-of-death").stat().st_mtime < 60  # the launcher waits for both processes
@@ -149,8 +144,7 @@ def test_when_one_of_two_processes_loses_its_reader_both_end_within_a_minute(
     assert [LOST_READER in line for line in result.errors].count(True) == 1, result.output
     assert "Traceback" not in result.output
     steps = f"trainer.max_steps={newest_update(workdir / 'runs/run') + 3}"
-    resumed = launcher.train("resume=runs/run", "trainer.devices=1", "training.accumulate=2", steps, cwd=workdir)
-    assert resumed.status == 0, resumed.output
+    launcher.complete("resume=runs/run", "trainer.devices=1", "training.accumulate=2", steps, cwd=workdir)
 
 
 def test_when_one_process_dies_the_others_end_within_a_minute(launcher: Launcher, workdir: Path) -> None:

@@ -56,10 +56,10 @@ def test_an_optimizer_a_schedule_a_modifier_and_a_callback_of_ones_own(launcher:
     fails_in_one_line(launcher.train(*OWN, cwd=workdir), "nor a package has the module my_parts")
     (workdir / "my_parts.py").write_text(PARTS)
     for name, steps in (("whole", 7), ("parts", 4)):
-        assert launcher.train(*OWN, f"name={name}", f"trainer.max_steps={steps}", cwd=workdir).status == 0
+        launcher.complete(*OWN, f"name={name}", f"trainer.max_steps={steps}", cwd=workdir)
     more = ("resume=runs/parts", "trainer.max_steps=7")
     fails_in_one_line(launcher.train(*more, cwd=workdir), r"not known: .* extensions=\[MODULE\]")
-    assert launcher.train(*more, "extensions=my_parts", cwd=workdir).status == 0
+    launcher.complete(*more, "extensions=my_parts", cwd=workdir)
     kept = launcher.train(*OWN, "name=parts", "resume=auto", "trainer.max_steps=7", cwd=workdir)
     assert (kept.status, "complete" in kept.output) == (0, True), kept.output
     rates = [0.1 * 0.5 ** (step // 2) for step in range(7)]
@@ -71,7 +71,7 @@ def test_an_optimizer_a_schedule_a_modifier_and_a_callback_of_ones_own(launcher:
 
 def test_a_network_of_ones_own_is_trained_and_translates_and_is_explained(launcher: Launcher, workdir: Path) -> None:
     network = ("extensions=examples.relative_bias", "model.architecture=relative_bias", "model.positions=none")
-    assert launcher.train(*BASE, *network, "name=own", "trainer.max_steps=3", cwd=workdir).status == 0
+    launcher.complete(*BASE, *network, "name=own", "trainer.max_steps=3", cwd=workdir)
 
     def run(command: str, *options: str) -> subprocess.CompletedProcess[str]:
         program = (

@@ -32,25 +32,21 @@ def test_a_damaged_last_checkpoint_falls_back_to_a_best_one(launcher: Launcher, 
     data = last.read_bytes()
     last.unlink()  # it is a second name of the best one
     last.write_bytes(data[:20_000])
-    resumed = launcher.train("resume=runs/run", "trainer.max_steps=5", cwd=trained)
-    assert resumed.status == 0, resumed.output
+    resumed = launcher.complete("resume=runs/run", "trainer.max_steps=5", cwd=trained)
     assert "going on from best-step=0000003-val_bleu=" in resumed.output
     assert checkpoints(trained / "runs/run") == ["step=0000005.ckpt"]
     assert [step for step, _ in logged(trained / "runs/run")] == list("12345")
 
 
 @pytest.mark.parametrize("keep_last", [1, 2])
-def test_a_best_checkpoint_from_before_its_validation_is_gone_on_from(
-    launcher: Launcher, workdir: Path, keep_last: int
-) -> None:
+def test_a_best_checkpoint_from_before_its_validation_is_gone_on_from(launcher, workdir, keep_last):
     """Only its best name is left, and its validation is due again."""
     often = ("trainer.checkpoint_every=2", "trainer.validate_every=4", f"trainer.keep_last={keep_last}")
     killed = launcher.train(*BASE, *often, "name=run", "trainer.max_steps=20", cwd=workdir, BEFORE=KILLED_AT_11)
     assert killed.status == -9, killed.output
     for path in (workdir / "runs/run/checkpoints").glob("step=*.ckpt"):
         os.truncate(path, 20_000) if path.stat().st_nlink == 1 else path.unlink()
-    resumed = launcher.train("resume=runs/run", "trainer.max_steps=13", cwd=workdir)
-    assert resumed.status == 0, resumed.output
+    resumed = launcher.complete("resume=runs/run", "trainer.max_steps=13", cwd=workdir)
     assert "going on from best-step=00000" in resumed.output
     assert read_run(workdir / "runs/run", "run").state == "complete"
     assert len(checkpoints(workdir / "runs/run")) == keep_last
@@ -83,7 +79,7 @@ def test_a_second_run_in_the_folder_is_refused_and_the_first_named(launcher: Lau
         message = rf"runs/run is being trained in by process {holder.pid} on {socket.gethostname()}: wait for it"
         fails_in_one_line(launcher.train(*more, cwd=trained), message)
         holder.kill()
-    assert launcher.train(*more, cwd=trained).status == 0
+    launcher.complete(*more, cwd=trained)
 
 
 @pytest.fixture
@@ -119,7 +115,7 @@ def at_update_4(code: str) -> str:
 def test_a_disk_that_takes_no_more_keeps_the_checkpoint_before(launcher: Launcher, workdir: Path) -> None:
     """By a limit on the size of files, which needs no rights."""
     code = (
-        "import resource, signal\nfrom seq2seq.training import checkpoint_io as c\nsave = c.DurableIO.save_checkpoint\n"
+        "import resource\nfrom seq2seq.training import kept_checkpoints as c\nsave = c.DurableIO.save_checkpoint\n"
         "def limited(self, *a, **k):\n"
         "    if c.list_checkpoints(c.Path('runs/run/checkpoints')):\n"
         "        resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))\n"
@@ -130,8 +126,7 @@ def test_a_disk_that_takes_no_more_keeps_the_checkpoint_before(launcher: Launche
     message = r"cannot write runs/run/checkpoints/step=0000006.ckpt: File too large; the checkpoint bef"
     fails_in_one_line(result, message)
     assert [path.name for path in (workdir / "runs/run/checkpoints").iterdir()] == ["step=0000003.ckpt"]
-    resumed = launcher.train("resume=runs/run", "trainer.max_steps=4", cwd=workdir)
-    assert resumed.status == 0, resumed.output
+    launcher.complete("resume=runs/run", "trainer.max_steps=4", cwd=workdir)
 
 
 FULL = """
@@ -156,21 +151,17 @@ FULL_DISKS = {  # the write that fails, in a line of code, and the file that the
 
 
 @pytest.mark.parametrize("file", FULL_DISKS)
-def test_a_disk_that_is_full_at_any_write_is_one_line_and_the_run_goes_on_later(
-    launcher: Launcher, workdir: Path, file: str
-) -> None:
+def test_a_disk_that_is_full_at_any_write_is_one_line_and_the_run_goes_on_later(launcher, workdir, file):
     code, name = FULL_DISKS[file]
     result = launcher.train(*BASE, "name=run", "trainer.max_steps=3", cwd=workdir, BEFORE=FULL + code)
     fails_in_one_line(result, rf"{name}: No space left on device.*: make room.* `python train.py resume=runs/run`$")
-    resumed = launcher.train("resume=runs/run", cwd=workdir)
-    assert resumed.status == 0, resumed.output
+    launcher.complete("resume=runs/run", cwd=workdir)
     assert read_run(workdir / "runs/run", "run").state == "complete"
 
 
 def test_pictures_that_cannot_be_drawn_are_only_warned_of(launcher: Launcher, workdir: Path) -> None:
     code = f"{FULL}from matplotlib.figure import Figure\nFigure.savefig = full"
-    result = launcher.train(*BASE, "name=run", "trainer.max_steps=3", cwd=workdir, BEFORE=code)
-    assert result.status == 0, result.output
+    result = launcher.complete(*BASE, "name=run", "trainer.max_steps=3", cwd=workdir, BEFORE=code)
     assert "runs/run/curves.png cannot be drawn: No space left on device" in result.output
 
 
@@ -180,5 +171,4 @@ def test_an_injected_nan_is_never_saved(launcher: Launcher, workdir: Path) -> No
     fails_in_one_line(result, r"not a number at update 5: training stops, the last checkpoint is good")
     assert checkpoints(workdir / "runs/run") == ["step=0000004.ckpt"]
     assert all(tensor.isfinite().all() for tensor in last_weights(workdir / "runs/run")["state_dict"].values())
-    resumed = launcher.train("resume=runs/run", "trainer.max_steps=6", cwd=workdir)
-    assert resumed.status == 0, resumed.output
+    launcher.complete("resume=runs/run", "trainer.max_steps=6", cwd=workdir)

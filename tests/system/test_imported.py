@@ -55,38 +55,31 @@ def test_the_journey_of_an_imported_model(workdir: Path, launcher: Launcher, mon
     pieces = json.loads((workdir / "maps/attention.json").read_text())["pieces"]
     assert pieces["target_in"][0] == "<pad>"
     assert pieces["target_out"][-1] == "</s>"
-    made = launcher.train(*SHORT, "name=tuned", "init=opus", "training.learning_rate=1e-2", cwd=workdir)
-    assert made.status == 0, made.output
+    launcher.complete(*SHORT, "name=tuned", "init=opus", "training.learning_rate=1e-2", cwd=workdir)
     first, tuned = load_bundle(workdir / "opus"), load_bundle(workdir / "runs/tuned/model")
     assert tuned.tokenizer.digest == first.tokenizer.digest
     assert first.model.output_bias is not None
     assert tuned.model.output_bias is not None
     assert torch.equal(tuned.model.output_bias, first.model.output_bias)
     assert not torch.equal(tuned.model.embedding.weight, first.model.embedding.weight)
-    resumed = launcher.train("resume=runs/tuned", "trainer.max_steps=6", cwd=workdir)
-    assert resumed.status == 0, resumed.output
+    launcher.complete("resume=runs/tuned", "trainer.max_steps=6", cwd=workdir)
     seq2seq(monkeypatch, "export", "huggingface", "--model", "runs/tuned", "--output", "back")
-    again = launcher.train(*SHORT, "name=straight", "init=back", "trainer.max_steps=2", cwd=workdir)
-    assert again.status == 0, again.output
+    launcher.complete(*SHORT, "name=straight", "init=back", "trainer.max_steps=2", cwd=workdir)
     seq2seq(monkeypatch, "shortlist", "--model", "runs/tuned", "--output", "some.shortlist")
     seq2seq(monkeypatch, "translate", "--model", "runs/tuned", "--input", "in.en", "--output", "short.es",
             "--shortlist", "some.shortlist", *limits)  # fmt: skip
 
 
 @pytest.mark.parametrize("architecture", ["transformer", "recurrent"])
-def test_two_vocabularies_learn_translate_and_leave(
-    workdir: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch, architecture: str
-):
+def test_two_vocabularies_learn_translate_and_leave(workdir, launcher, monkeypatch, architecture):
     sizes = (*TINY, "model/style=vaswani") if architecture == "transformer" else ("model=lstm", "model.d_model=16")
-    made = launcher.train(*SHORT, *sizes, "tokenizer.vocab_size=auto", "tokenizer.joint=false", "name=two", cwd=workdir)
-    assert made.status == 0, made.output
+    launcher.complete(*SHORT, *sizes, "tokenizer.vocab_size=auto", "tokenizer.joint=false", "name=two", cwd=workdir)
     values = json.loads((workdir / "runs/two/model/config.json").read_text())
     assert values["format_version"] == 3
     bundle = load_bundle(workdir / "runs/two/model")
     assert (values["vocab_size"], values["source_vocab_size"]) == bundle.tokenizer.sizes
     assert bundle.model.encoder_embedding is not None
-    resumed = launcher.train("resume=runs/two", "trainer.max_steps=6", cwd=workdir)
-    assert resumed.status == 0, resumed.output
+    launcher.complete("resume=runs/two", "trainer.max_steps=6", cwd=workdir)
     if architecture == "recurrent":
         assert len(Translator.load(workdir / "runs/two", "cpu").translate(TEXTS, max_length=8)) == len(TEXTS)
         return

@@ -23,8 +23,7 @@ def test_killed_twice_and_resumed_equals_straight(launcher: Launcher, workdir: P
     first, second = sorted(random.Random(5).sample(range(2, 20), 2))
     sets = (*VARIANTS[variant], "training.accumulate=2", "training.ema_decay=0.9", "training.final_weights=ema")
     straight, killed = workdir / "runs/straight", workdir / "runs/killed"
-    result = launcher.train(*sets, "name=straight", cwd=workdir)
-    assert result.status == 0, result.output
+    result = launcher.complete(*sets, "name=straight", cwd=workdir)
     result = launcher.train(*sets, "name=killed", cwd=workdir, until=f"update {first} ")
     assert result.status == -signal.SIGKILL
     assert re.fullmatch(rf"\d+ on {re.escape(socket.gethostname())}\n", (killed / "lock").read_text())
@@ -32,16 +31,14 @@ def test_killed_twice_and_resumed_equals_straight(launcher: Launcher, workdir: P
     assert result.status == -signal.SIGKILL
     assert newest_update(killed) >= second - 3
     assert not (killed / "results.json").exists()
-    result = launcher.train("resume=runs/killed", cwd=workdir)
-    assert result.status == 0, result.output
+    launcher.complete("resume=runs/killed", cwd=workdir)
     ends = [last_weights(run) for run in (straight, killed)]
     for key in ("state_dict", "current_model_state"):
         assert all(torch.equal(ends[0][key][name], ends[1][key][name]) for name in ends[0][key])
     assert (logged(killed), validated(killed)) == (logged(straight), validated(straight))
     models = [(run / "model/model.safetensors").read_bytes() for run in (straight, killed)]
     assert models[0] == models[1]
-    again = launcher.train("resume=runs/killed", cwd=workdir)
-    assert again.status == 0, again.output
+    again = launcher.complete("resume=runs/killed", cwd=workdir)
     assert "runs/killed is complete after 20 updates: kept, not run again; to extend it, `" in again.output
 
 
@@ -50,12 +47,11 @@ def test_another_number_of_processes_goes_on_with_the_same_updates(launcher: Lau
     sets = (*BASE, "trainer.precision=32-true", "trainer.max_steps=11", "training.accumulate=2")
     pair = ("training.accumulate=1", "trainer.devices=2", "trainer.accelerator=cpu")
     alone = ("training.accumulate=2", "trainer.devices=1")
-    assert launcher.train(*sets, "name=straight", cwd=workdir).status == 0
+    launcher.complete(*sets, "name=straight", cwd=workdir)
     assert launcher.train(*sets, "name=shared", cwd=workdir, until="update 5 ").status == -signal.SIGKILL
     stopped = launcher.train("resume=runs/shared", *pair, cwd=workdir, until="update 7 ", send=signal.SIGTERM)
     fails_in_one_line(stopped, r"stopped by SIGTERM after update [78]:")
-    resumed = launcher.train("resume=runs/shared", *alone, cwd=workdir)
-    assert resumed.status == 0, resumed.output
+    launcher.complete("resume=runs/shared", *alone, cwd=workdir)
     straight, shared = (
         {step: float(loss) for step, loss in logged(workdir / "runs" / name)} for name in ("straight", "shared")
     )
@@ -89,8 +85,7 @@ def test_two_processes_exchange_twice_an_update(launcher: Launcher, workdir: Pat
     """The number of target tokens, and one tensor for all that ends an update or saves it; gradients are DDP's own."""
     sets = (*BASE, *PAIR, "training.accumulate=2", "trainer.checkpoint_every=1000", "trainer.log_every=1000")
     clocks = ("trainer.max_time=00:01:00:00", "trainer.checkpoint_minutes=60")
-    result = launcher.train(*sets, *clocks, "name=run", "trainer.max_steps=7", cwd=workdir, BEFORE=COUNT_EXCHANGES)
-    assert result.status == 0, result.output
+    result = launcher.complete(*sets, *clocks, "name=run", "trainer.max_steps=7", cwd=workdir, BEFORE=COUNT_EXCHANGES)
     lines = re.findall(r"before batch (\d+):(.*)", result.output)
     assert [number for number, _ in lines] == list(map(str, range(14)))
     assert [calls.split() for _, calls in lines[1:]] == [[], ["all_reduce", "all_reduce"]] * 6 + [[]]
@@ -107,7 +102,6 @@ def test_a_polite_signal_saves_the_current_update_and_says_how_to_go_on(launcher
         fails_in_one_line(result, message)
         overrides = ("resume=runs/stopped",)
     assert len(Translator.load(run, "cpu").translate([PAIRS[0][0]])) == 1
-    resumed = launcher.train(*overrides, f"trainer.max_steps={update + 1}", "resume_lr=1e-5", cwd=workdir)
-    assert resumed.status == 0, resumed.output
+    launcher.complete(*overrides, f"trainer.max_steps={update + 1}", "resume_lr=1e-5", cwd=workdir)
     assert newest_update(run) == update + 1
     assert "learning_rate: 1.0e-05" in (run / "config.yaml").read_text()

@@ -127,3 +127,10 @@ def run(monkeypatch, bundle_folder):
 def seq2seq(run):
     """Run `seq2seq` with its words, like `run`."""
     return lambda *words, **options: run(*words, command=(), application=app, **options)
+
+
+def one_line_error(result: tuple[int, str, str]) -> str:
+    """Return the one line of stderr with which a command refuses."""
+    status, out, err = result
+    assert (status, out, err[:7], err.count("\n")) == (1, "", "error: ", 1)
+    return err

@@ -151,9 +151,7 @@ def test_searches_find_the_tokens_of_the_package(number: int, max_length: int, e
         assert best == [found[index][0].ids for index in range(number)]
 
 
-def test_the_published_model_translates_as_in_the_readme(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_published_model_translates_as_in_the_readme(capsys, monkeypatch):
     sentences = ["The black cat drank the milk.", "The ball is blue."]
     monkeypatch.setattr(sys, "argv", ["minimal.py", "--model", str(MODEL), *sentences])
     minimal.main()

@@ -4,7 +4,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 
 import seq2seq
@@ -43,9 +42,7 @@ def test_the_citation_and_the_changelog_name_the_version():
     assert heading == str(citation.get("date-released", "unreleased"))
 
 
-def test_home_is_the_clone_or_a_folder_of_the_wheel_or_what_the_environment_names(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_home_is_the_clone_or_a_folder_of_the_wheel_or_what_the_environment_names(monkeypatch, tmp_path):
     monkeypatch.delenv("SEQ2SEQ_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     assert compose.home() == REPOSITORY

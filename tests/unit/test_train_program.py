@@ -76,9 +76,7 @@ def train_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         (("model=" + "x" * 5000,), "xxx: File name too long"),
     ],
 )
-def test_what_cannot_begin_is_refused_before_text_is_prepared(
-    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], message: str
-) -> None:
+def test_what_cannot_begin_is_refused_before_text_is_prepared(call, monkeypatch, overrides, message):
     folder = make_run(Path("runs/half"), updates=(6, 99))  # one of them whole
     torch.save({"run": {"corpora": {}, "settings": {}}}, folder / "checkpoints/step=0000006.ckpt")
     find = importlib.util.find_spec
@@ -95,9 +93,7 @@ def test_what_cannot_begin_is_refused_before_text_is_prepared(
 @pytest.mark.parametrize(
     "during", ["seq2seq.training.run.prepare_folder", "seq2seq.training.run_folder.prepare_folder"]
 )
-def test_ctrl_c_before_the_first_update_says_that_nothing_was_saved(
-    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, during: str
-) -> None:
+def test_ctrl_c_before_the_first_update_says_that_nothing_was_saved(call, monkeypatch, during):
     monkeypatch.setattr(during, interrupt)
     message = "error: interrupted before the first update: nothing was saved; start again with the same command"
     assert call("name=early") == message
@@ -105,9 +101,7 @@ def test_ctrl_c_before_the_first_update_says_that_nothing_was_saved(
     assert not os.path.lexists("runs/latest")
 
 
-def test_a_resumed_run_that_saved_nothing_keeps_its_settings_when_it_is_refused(
-    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_that_saved_nothing_keeps_its_settings_when_it_is_refused(call, monkeypatch):
     make_run(Path("moved/early"), updates=())
     settings = Path("moved/early/config.yaml")
     monkeypatch.setattr("seq2seq.training.run.prepare_folder", interrupt)
@@ -117,9 +111,7 @@ def test_a_resumed_run_that_saved_nothing_keeps_its_settings_when_it_is_refused(
     assert not Path("moved/late").exists()
 
 
-def test_a_run_that_its_text_refuses_leaves_no_folder(
-    call: Callable[..., str], train_with: Callable[..., None]
-) -> None:
+def test_a_run_that_its_text_refuses_leaves_no_folder(call, train_with):
     for name in ("before", "newer"):
         make_run(Path("runs") / name, results=6)
     Path("runs/latest").symlink_to("before")
@@ -169,9 +161,7 @@ def test_a_runs_name_consists_of_its_text_and_its_choices(overrides: list[str], 
         (KeyboardInterrupt(), "nothing was saved", ["s-1"]),
     ],
 )
-def test_a_failed_run_does_not_end_its_sweep_but_ctrl_c_does(
-    call: Callable[..., str], train_with: Callable[..., None], error: BaseException, message: str, finished: list[str]
-) -> None:
+def test_a_failed_run_does_not_end_its_sweep_but_ctrl_c_does(call, train_with, error, message, finished):
     train_with({1: 30.0, 2: error, 3: 20.0})
     assert message in call("--multirun", "seed=1,2,3", "name='s-${seed}'")
     assert sorted(path.parent.name for path in Path("runs").glob("s-*/results.json")) == finished

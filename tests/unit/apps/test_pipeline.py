@@ -9,7 +9,7 @@ import pytest
 import seq2seq
 from seq2seq import Translator, pipeline
 from seq2seq.apps.pipeline import TranslationPipeline
-from seq2seq.errors import UserError
+from tests.refusing import refuses
 
 BUNDLE = Path(__file__).parents[2] / "golden" / "bundle"
 CAT, COW = "The cat sees the milk.", "The cow brings an apple."
@@ -91,8 +91,7 @@ def test_the_search_ends_by_transformers_rule_unless_never(translate: Translatio
     ],
 )
 def test_a_mistake_is_one_line(call: Any, message: str):
-    with pytest.raises(UserError, match=message):
-        call()
+    refuses(message, call)
 
 
 def test_the_languages_may_be_in_the_name_of_the_task():

@@ -5,13 +5,14 @@ import json
 import re
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import sacrebleu
 
 from seq2seq.errors import UserError
 from tests.toy import write_pairs
-from tests.unit.conftest import GOLDEN
+from tests.unit.conftest import GOLDEN, one_line_error
 
 LINES = {
     "in.en": ["The cat sees the milk.", "A dog with 12 cats.", "The ball is not blue."],
@@ -121,9 +122,7 @@ def test_a_run_without_all_its_translations_is_refused(analyse, finished):
 )
 def test_bad_input_is_one_line(seq2seq, analyse, words, message):
     assert seq2seq("analyse", *FILES) == (1, "", "error: give --output: the folder of the analysis\n")
-    status, out, err = analyse(*words.split())
-    assert (status, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith(f"error: {message}")
+    assert one_line_error(analyse(*words.split())).startswith(f"error: {message}")
     assert not Path("deep").exists()
 
 
@@ -141,18 +140,13 @@ def test_mistakes_are_found_before_the_model_works(analyse, monkeypatch, words, 
     if obstacle:
         Path(obstacle).parent.mkdir(parents=True, exist_ok=True)
         Path(obstacle).mkdir() if obstacle.endswith("/") else Path(obstacle).touch()
-    status, out, err = analyse(*FILES, "--model", GOLDEN, "--device", "cpu", *words)
-    assert (status, out, err.count("\n")) == (1, "", 1)
-    assert message in err
+    assert message in one_line_error(analyse(*FILES, "--model", GOLDEN, "--device", "cpu", *words))
 
 
 def test_an_error_leaves_the_files_of_before(analyse, monkeypatch):
     assert analyse(*FILES)[0] == 0
     before = {path.name: path.read_bytes() for path in Path("deep/out").iterdir()}
-
-    def fail(*_):
-        raise UserError("it failed")
-
-    monkeypatch.setattr("seq2seq.apps.explain.analysis.write_analysis_page", fail)
+    failing = Mock(side_effect=UserError("it failed"))
+    monkeypatch.setattr("seq2seq.apps.explain.analysis.write_analysis_page", failing)
     assert analyse(*FILES, "--worst", 1)[2] == "error: it failed\n"
     assert {path.name: path.read_bytes() for path in Path("deep/out").iterdir()} == before

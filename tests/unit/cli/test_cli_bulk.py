@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -87,28 +88,21 @@ def test_a_job_killed_after_any_shard_goes_on_from_it(translate, mono: Path, mon
 
 
 def test_an_unfinished_output_of_other_settings_is_begun_again(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):
-    def fail(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
-        patched.setattr(bulk.ResumableOutput, "finish", fail)
+        patched.setattr(bulk.ResumableOutput, "finish", Mock(side_effect=KeyboardInterrupt))
         assert translate()[0] == 130
     assert translate("--beam", 1)[0] == translate("--beam", 1, "--output", mono.parent / "other")[0] == 0
     assert (mono.parent / "out" / "a.en").read_bytes() == (mono.parent / "other" / "a.en").read_bytes()
 
 
-def test_a_full_disk_at_the_next_start_removes_nothing_and_can_be_gone_on_from(
-    translate, mono: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def fail(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    for ending, function, message in ((fail, "finish", ""), (full, "_record", "a.en cannot be written: No space left")):
+def test_a_full_disk_at_the_next_start_removes_nothing_and_can_be_gone_on_from(translate, mono, monkeypatch):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for error, function, message in (
+        (KeyboardInterrupt, "finish", ""),
+        (full, "_record", "a.en cannot be written: No space left"),
+    ):
         with monkeypatch.context() as patched:
-            patched.setattr(bulk.ResumableOutput, function, ending)
+            patched.setattr(bulk.ResumableOutput, function, Mock(side_effect=error))
             status, _, err = translate()
         assert status != 0
         assert message in err

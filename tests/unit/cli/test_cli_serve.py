@@ -108,9 +108,7 @@ def test_the_log_says_where_a_request_failed(monkeypatch: pytest.MonkeyPatch, ca
         (PermissionError(13, "Permission denied", "a\x1b/b"), "a?/b: Permission denied"),
     ],
 )
-def test_no_message_has_characters_that_a_terminal_obeys(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, message: str
-):
+def test_no_message_has_characters_that_a_terminal_obeys(monkeypatch, capsys, error, message):
     application = typer.Typer()
 
     @application.command()

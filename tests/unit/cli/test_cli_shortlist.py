@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.translate.translator import Translator
 from tests.thin import thin
 from tests.toy import FILES, PAIRS, TINY, write_corpus
+from tests.unit.conftest import one_line_error
 
 pytestmark = pytest.mark.slow
 
@@ -57,9 +59,7 @@ def learn(seq2seq: Any, toy_run: Path) -> Callable[..., tuple[Path, str]]:
 
 
 @pytest.mark.parametrize("workers", thin([1, 2], [1]))
-def test_a_shortlist_is_learned_from_the_runs_pairs_and_limits_translations(
-    seq2seq: Any, learn: Any, toy_run: Path, tmp_path: Path, workers: int
-) -> None:
+def test_a_shortlist_is_learned_from_the_runs_pairs_and_limits_translations(seq2seq, learn, toy_run, tmp_path, workers):
     path, err = learn("--best", "4", "--frequent", "10")
     pattern = r".*shortlist: \d+ of 300 subwords for every text, and \d for a source subword; from 60 pairs\n"
     assert re.fullmatch(pattern, err)
@@ -78,19 +78,14 @@ def test_a_shortlist_is_learned_from_the_runs_pairs_and_limits_translations(
     assert out.read_text().splitlines() == texts
 
 
-def test_another_shortlist_is_not_resumed(
-    seq2seq: Any, learn: Any, toy_run: Path, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_another_shortlist_is_not_resumed(seq2seq, learn, toy_run, tmp_path, monkeypatch):
     path, _ = learn()
     source, out = tmp_path / "in.en", tmp_path / "out.es"
     source.write_text("".join(f"{text}\n" for text in TEXTS))
     command = ("translate", "--model", toy_run, "--device", "cpu", "--input", source, "--output", out)
 
-    def fail(*_: object) -> list[str]:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
-        patched.setattr("seq2seq.cli.shared.show", fail)
+        patched.setattr("seq2seq.cli.shared.show", Mock(side_effect=KeyboardInterrupt))
         assert seq2seq(*command, "--shortlist", path)[0] == 130
     for options in ((), ("--shortlist", learn("--best", "2")[0])):
         status, _, err = seq2seq(*command, "--resume", *options)
@@ -119,9 +114,7 @@ def test_what_is_no_shortlist_of_the_model_is_one_line(run: Any, learn: Any, bun
             "--shortlist is for the pytorch engine, and --engine is ctranslate2: leave",
         ),
     ):
-        status, _, err = run("hola", "--shortlist", *options)
-        assert (status, err.count("\n")) == (1, 1)
-        assert message in err
+        assert message in one_line_error(run("hola", "--shortlist", *options))
 
 
 def test_ctranslate2_reads_the_vmap(learn: Any, toy_run: Path, tmp_path: Path) -> None:
@@ -143,9 +136,7 @@ def test_ctranslate2_reads_the_vmap(learn: Any, toy_run: Path, tmp_path: Path) -
     assert differing  # without it, they contain other subwords
 
 
-def test_an_output_that_cannot_be_written_is_refused_before_anything_is_learned(
-    seq2seq: Any, toy_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_learned(seq2seq, toy_run, monkeypatch):
     monkeypatch.setattr("seq2seq.data.prepare.prepare", lambda *_: pytest.fail("text is prepared"))
     for words, message in (
         (("--output", "none/s"), "--output none/s cannot be written: No such file or directory"),

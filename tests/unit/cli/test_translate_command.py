@@ -4,12 +4,14 @@ import os
 import re
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from sacrebleu.dataset import DATASETS
 
 from seq2seq.translate.translator import Translator
+from tests.unit.conftest import one_line_error
 
 PUBLISHED = Path(__file__).parents[3] / "data" / "model"
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
@@ -172,14 +174,6 @@ def test_a_public_test_set_is_translated_and_scored(run, testset):
     assert json.loads(err)["num_sentences"] == 2
 
 
-def one_line_error(result):
-    status, out, err = result
-    assert (status, out) == (1, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    return err
-
-
 @pytest.mark.slow
 def test_a_users_mistake_is_one_line(run, source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -241,10 +235,7 @@ def test_a_bar_on_stderr_shows_progress_when_that_is_a_terminal(run, source, tmp
 
 
 def test_an_interruption_is_one_line(run, monkeypatch):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Translator, "load", interrupt)
+    monkeypatch.setattr(Translator, "load", Mock(side_effect=KeyboardInterrupt))
     assert run("hola") == (130, "", "error: interrupted\n")
 
 

@@ -19,6 +19,7 @@ from seq2seq.data.processes import Processes
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
 from seq2seq.storage.lines import MAX_LINE, BadLine, Lines
+from tests.refusing import refuses
 from tests.thin import thin
 
 ROWS = [f"{src}\t{tgt}".encode() for src, tgt in TRAIN]
@@ -38,8 +39,7 @@ def test_a_bad_line_of_train_is_refused_or_counted(root: Path, case: str):
     name, lines, bad, reason = BAD[case]
     text = b"\n".join([*lines[:7], bad, *lines[7:], bad])
     (root / name).write_bytes(lzma.compress(text) if name.endswith(".xz") else text)
-    with pytest.raises(UserError, match=rf"/{name}:8 {reason}.*; or set data.on_bad_line=skip$"):
-        run(root, train=[name])
+    refuses(rf"/{name}:8 {reason}.*; or set data.on_bad_line=skip$", run, root, train=[name])
     prepared = run(root, train=[name], on_bad_line="skip")
     (counts,) = prepared.report["files"]
     assert counts == {"name": name, "read": 302, "kept": 300, "malformed": 2}
@@ -75,8 +75,7 @@ def test_bad_lines_of_parallel_files_are_counted_once_a_pair(root: Path):
     sides = [[pair[side].encode() for pair in TRAIN] for side in (0, 1)]
     for side, language in zip(sides, ("en", "es"), strict=True):
         (root / f"a.{language}").write_bytes(b"\n".join([*side, b"\xff", b"fine" if language == "en" else b"\xff"]))
-    with pytest.raises(UserError, match=r"a.en:301 is not UTF-8"):
-        run(root, train=["a.en+a.es"])
+    refuses(r"a.en:301 is not UTF-8", run, root, train=["a.en+a.es"])
     (counts,) = run(root, train=["a.en+a.es"], on_bad_line="skip").report["files"]
     assert (counts["read"], counts["kept"], counts["malformed"]) == (302, 300, 2)
 
@@ -102,9 +101,7 @@ def test_half_a_character_in_json_becomes_a_replacement_character(root: Path):
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_file_read_from_any_byte_has_the_same_lines_with_the_same_numbers(
-    tmp_path: Path, name: str, end: bytes, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_read_from_any_byte_has_the_same_lines_with_the_same_numbers(tmp_path, name, end, monkeypatch):
     monkeypatch.setattr("seq2seq.storage.lines.MAX_LINE", 150)
     lines = (ROWS if name == "a.tsv" else JSON)[:9]
     lines = [*lines[:4], b"bad", *lines[4:7], b"x" * 200, "ñ".encode("latin-1"), *lines[7:], b""]

@@ -8,8 +8,8 @@ import pytest
 
 from seq2seq.data.batching import collate
 from seq2seq.data.dataset import Pairs, PreparedData, id_type, trained_length, write_pairs
-from seq2seq.errors import UserError
 from seq2seq.text.tokenizer import EOS, PAD
+from tests.refusing import refuses
 
 SRC = [[4, 5, 6], [], [7], [8, 9]]
 TGT = [[10], [11, 12], [], [13, 14, 15, 16]]
@@ -46,8 +46,7 @@ def test_ids_take_two_bytes_if_the_vocabulary_allows(tmp_path: Path, vocab_size:
 def test_files_that_do_not_fit_each_other_are_refused(tmp_path: Path, lengths: list[int]):
     np.arange(5, dtype=np.int32).tofile(tmp_path / "tokens.ids")
     np.array(lengths, np.int32).tofile(tmp_path / "tokens.lengths")
-    with pytest.raises(UserError, match="is damaged: remove that folder"):
-        Pairs.load(tmp_path / "tokens")
+    refuses("is damaged: remove that folder", Pairs.load, tmp_path / "tokens")
 
 
 def test_the_trained_length_leaves_out_one_source_in_a_hundred():

@@ -17,10 +17,10 @@ from seq2seq.data.dataset import PreparedData
 from seq2seq.data.loading import batches_an_epoch, training_feed
 from seq2seq.data.prepare import prepare
 from seq2seq.data.processes import read_ahead
-from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig, TrainingConfig
+from tests.refusing import refuses
 from tests.thin import thin
 
 pytestmark = pytest.mark.slow
@@ -108,9 +108,7 @@ def test_two_ranks_and_one_see_the_same_updates_and_can_take_turns(tmp_path: Pat
     assert ranks[0].state_dict() == single.state_dict()
 
 
-def test_blocks_too_small_for_an_updates_batches_are_warned_of_with_the_size_to_set(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_blocks_too_small_for_an_updates_batches_are_warned_of_with_the_size_to_set(tmp_path, caplog):
     config = settings(tmp_path, "random", accumulate=16)
     data = prepare(config.data, config.tokenizer)
     caplog.clear()
@@ -162,8 +160,7 @@ def test_a_pair_of_a_rare_corpus_is_refused_before_the_first_update_although_it_
     config.training.max_tokens = longest
     feed(config, data)
     config.training.max_tokens = longest - 1
-    with pytest.raises(UserError, match=rf"max_tokens={longest - 1} is less than one sentence pair of {longest} tok"):
-        feed(config, data)
+    refuses(rf"max_tokens={longest - 1} is less than one sentence pair of {longest} tok", feed, config, data)
 
 
 def test_the_batches_of_an_epoch_are_known_in_advance(tmp_path: Path):

@@ -11,6 +11,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.training import TrainingConfig
+from tests.refusing import refuses
 
 OWN = make_pairs(100, 5)
 
@@ -78,8 +79,7 @@ def test_without_given_sets_only_the_named_corpora_hold_out(own: Path) -> None:
 @pytest.mark.parametrize("train", [["same.tsv", "own.tsv"], ["own.tsv", "same.tsv"]])
 def test_a_corpus_without_a_pair_left_is_refused_wherever_it_stands(own: Path, train: list[str]) -> None:
     (own / "same.tsv").write_text("a\ta\n" * 100)
-    with pytest.raises(UserError, match=r"takes more than half of 0 training pairs of same\.tsv"):
-        run(own, train=train, held_out_from=["same"])
+    refuses(r"takes more than half of 0 training pairs of same\.tsv", run, own, train=train, held_out_from=["same"])
 
 
 def test_what_cannot_be_held_out_is_refused_by_name(own: Path) -> None:
@@ -89,5 +89,4 @@ def test_what_cannot_be_held_out_is_refused_by_name(own: Path) -> None:
         r"data.held_out=26 for validation and test takes more than half of 100 training pairs of own.tsv: lower it, or "
         "leave own.tsv out of data.held_out_from"
     )
-    with pytest.raises(UserError, match=message):
-        run(own, train=["train.tsv", "own.tsv"], held_out_from=["own"], held_out=26)
+    refuses(message, run, own, train=["train.tsv", "own.tsv"], held_out_from=["own"], held_out=26)

@@ -7,8 +7,8 @@ import pytest
 from preparing import run
 
 from seq2seq.data.clean import LanguageCheck
-from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
+from tests.refusing import refuses
 
 pytestmark = pytest.mark.slow
 
@@ -36,8 +36,7 @@ def test_a_side_in_another_language_does_not_fit_if_it_is_long_enough_and_sure(c
 
 @pytest.mark.usefixtures("check")
 def test_an_unknown_language_is_refused():
-    with pytest.raises(UserError, match=r"data.tgt_lang=xx is no language that py3langid knows"):
-        LanguageCheck(DataConfig(tgt_lang="xx"))
+    refuses(r"data.tgt_lang=xx is no language that py3langid knows", LanguageCheck, DataConfig(tgt_lang="xx"))
 
 
 def test_the_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch):
@@ -45,8 +44,7 @@ def test_the_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", missing)
-    with pytest.raises(UserError, match=r"needs the package py3langid: pip install -e '.*\[langid\]'$"):
-        LanguageCheck(DataConfig())
+    refuses(r"needs the package py3langid: pip install -e '.*\[langid\]'$", LanguageCheck, DataConfig())
 
 
 @pytest.mark.usefixtures("check")

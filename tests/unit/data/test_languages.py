@@ -12,6 +12,7 @@ from seq2seq.data.corpus import Pair, open_corpora
 from seq2seq.data.languages import check_sides, load_identifier, seem_to_be, warn_of_target
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
+from tests.refusing import refuses
 
 EVERYDAY = Path(__file__).parents[3] / "data/bundled/everyday.train.tsv"
 LINES = [line.split("\t") for line in EVERYDAY.read_text(encoding="utf-8").splitlines()]
@@ -69,11 +70,9 @@ def test_exactly_swapped_sides_are_refused(root: Path, name: str):
     message = (
         rf"^{name.replace('+', '.')} has its sides swapped: es is the source, en the target, as in .* → .*\[es,en\]"
     )
-    with pytest.raises(UserError, match=message):
-        run(root, train=[name])
+    refuses(message, run, root, train=[name])
     if name == "a.tsv":
-        with pytest.raises(UserError, match=message):
-            run(root, test=[name])
+        refuses(message, run, root, test=[name])
         assert run(
             root, train=["train.tsv", name], validation=[name], src_lang="es", tgt_lang="en", languages=["es", "en"]
         )
@@ -96,9 +95,7 @@ def test_exactly_swapped_sides_are_refused(root: Path, name: str):
         ),
     ],
 )
-def test_one_language_on_both_sides_or_a_header_is_one_warning(
-    tmp_path: Path, pairs: list[Pair], warning: str | None, caplog: pytest.LogCaptureFixture
-):
+def test_one_language_on_both_sides_or_a_header_is_one_warning(tmp_path, pairs, warning, caplog):
     write(tmp_path / "a.tsv", pairs)
     (corpus,) = open_corpora("a.tsv", str(tmp_path), DataConfig())
     check_sides(corpus, DataConfig())

@@ -13,6 +13,7 @@ from seq2seq.data.dataset import example
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.tokenizer import SPECIAL_IDS
+from tests.refusing import refuses
 
 
 def test_clean_text_comes_through_in_order_and_without_special_ids(root: Path):
@@ -142,8 +143,7 @@ def test_held_out_sets_that_cannot_be_are_refused(root: Path):
     for kind in ("source", "reference"):  # the endings of a run's own files
         write(root / f"news.{kind}.tsv", TEST)
         message = rf"has a set called news\.{kind}, .* of news: rename its file, without \.{kind}"
-        with pytest.raises(UserError, match=message):
-            run(root, test=[f"news.{kind}.tsv"])
+        refuses(message, run, root, test=[f"news.{kind}.tsv"])
 
 
 def test_test_sets_of_one_name_are_told_apart_by_their_folders(root: Path):
@@ -151,14 +151,11 @@ def test_test_sets_of_one_name_are_told_apart_by_their_folders(root: Path):
         (root / name).mkdir()
         write(root / name / "test.tsv", TEST)
     assert list(run(root, test=["a/test.tsv", "b/test.tsv"]).tests) == ["a-test", "b-test"]
-    with pytest.raises(UserError, match=r"data.test has two sets called a-test: rename one"):
-        run(root, test=["a/test.tsv", "a/test.tsv"])
+    refuses(r"data.test has two sets called a-test: rename one", run, root, test=["a/test.tsv", "a/test.tsv"])
 
 
 @pytest.mark.slow
-def test_real_mixed_corpora_lose_their_known_defects(
-    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_real_mixed_corpora_lose_their_known_defects(shared_data, tmp_path, monkeypatch):
     monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path))
     news = "tests/newstest2012.en+tests/newstest2012.es"
     corpora = ["corpora/us_tax_help.tsv.xz", "corpora/opensource_guide.tsv.xz"]

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from preparing import TRAIN, config, make_pairs, run, texts, write
@@ -15,6 +16,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text import vocabulary
+from tests.refusing import refuses
 
 
 @pytest.fixture
@@ -52,13 +54,10 @@ def test_a_file_that_is_read_in_another_way_is_prepared_anew(root: Path):
     (root / "train.tsv.gz").write_bytes(gzip.compress((root / "train.tsv").read_bytes()))
     assert texts(run(root, train=["train.tsv.gz"])) == TRAIN
     (root / "train.tsv.gz").rename(root / "train.csv.gz")
-    with pytest.raises(UserError, match=r"train.csv.gz:1 has no column en"):
-        run(root, train=["train.csv.gz"])
+    refuses(r"train.csv.gz:1 has no column en", run, root, train=["train.csv.gz"])
 
 
-def test_a_corpus_has_its_present_name_in_tables_weights_and_held_out_from(
-    root: Path, count_trainings: Callable[[], int]
-):
+def test_a_corpus_has_its_present_name_in_tables_weights_and_held_out_from(root, count_trainings):
     write(root / "own.tsv", make_pairs(100, 5))
     run(root, train=["train.tsv", "own.tsv"], held_out_from=["own.tsv"])
     (root / "mine").mkdir()
@@ -73,17 +72,14 @@ def test_a_corpus_has_its_present_name_in_tables_weights_and_held_out_from(
 
 
 @pytest.mark.slow
-def test_a_file_that_changes_while_it_is_read_is_refused_and_nothing_is_stored(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_that_changes_while_it_is_read_is_refused_and_nothing_is_stored(root, monkeypatch):
     def change(*arguments: Any) -> vocabulary.Tokenizers:
         write(root / "train.tsv", TRAIN[:200])
         return vocabulary.learn_tokenizers(*arguments)
 
     with monkeypatch.context() as patched:
         patched.setattr(pipeline, "learn_tokenizers", change)
-        with pytest.raises(UserError, match=r"train.tsv changed while it was read: run the same command again"):
-            run(root)
+        refuses(r"train.tsv changed while it was read: run the same command again", run, root)
     assert len(run(root).train) == 200
     write(root / "train.tsv", TRAIN)
     assert len(run(root).train) == 300
@@ -135,21 +131,15 @@ def test_text_that_cannot_serve_is_refused_by_name(root: Path, changes: dict[str
     (root / "empty.tsv").touch()
     write(root / "useless.tsv", [("a", "a"), ("", "b")])
     write(root / "one_sided.tsv", [("a", ""), ("\u200b", "b")])
-    with pytest.raises(UserError, match=message):
-        run(root, **changes)
+    refuses(message, run, root, **changes)
 
 
 def test_a_file_that_cannot_be_hashed_is_named(root: Path, monkeypatch: pytest.MonkeyPatch):
-    def refuse(*_: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(hashlib, "file_digest", refuse)
-    with pytest.raises(UserError, match=r"train.tsv cannot be read: Input/output error"):
-        run(root)
+    monkeypatch.setattr(hashlib, "file_digest", Mock(side_effect=OSError(5, "Input/output error")))
+    refuses(r"train.tsv cannot be read: Input/output error", run, root)
 
 
 def test_weights_that_cannot_be_drawn_by_are_refused_before_preparation(root: Path):
     for weights, message in (({"x": 1.0}, "names none of the corpora"), ({"train": 0.0}, "is 0 for")):
-        with pytest.raises(UserError, match=message):
-            run(root, weights=weights)
+        refuses(message, run, root, weights=weights)
     assert not (root.parent / "cache").exists()

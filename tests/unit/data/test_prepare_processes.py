@@ -5,6 +5,7 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from preparing import TEST, TRAIN, files, run, write
@@ -86,10 +87,9 @@ def test_a_process_that_dies_is_one_line():
 
 
 def test_the_disk_being_full_names_the_cache(corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("datasets.arrow_writer.ArrowWriter.write_batch", fail)
+    monkeypatch.setattr(
+        "datasets.arrow_writer.ArrowWriter.write_batch", Mock(side_effect=OSError(28, "No space left on device"))
+    )
     with pytest.raises(UserError, match=r"data.cache=.* cannot be used \(No space left on device\)"):
         prepare_into(tmp_path / "cache", corpus, monkeypatch)
 

@@ -12,6 +12,7 @@ import pytest
 from seq2seq.data.corpus import fetch, open_corpora
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
+from tests.refusing import refuses
 
 PAIRS = {"a.tsv": "a cat\tun gato\n", "b.tsv": "a dog\tun perro\n", "c.en": "one\n", "c.es": "uno\n"}
 
@@ -45,8 +46,7 @@ def test_files_patterns_and_parallel_files_are_read_by_address_and_named_after_i
         ]  # fmt: skip
         assert [corpus.stem for corpus in corpora] == ["a", "b", "c"]
     assert corpora[0].name.endswith("/corpora/a.tsv" if root.startswith("memory") else "/a.tsv")
-    with pytest.raises(UserError, match=r"//.*none.tsv does not exist or cannot be reached: check the path"):
-        open_corpora("none.tsv", root, data)
+    refuses(r"//.*none.tsv does not exist or cannot be reached: check the path", open_corpora, "none.tsv", root, data)
     if root.startswith("memory"):  # a file that has changed is fetched anew
         fsspec.filesystem("memory").pipe("/bucket/corpora/a.tsv", b"a bird\tun ave\n")
         fetch.cache_clear()
@@ -54,8 +54,7 @@ def test_files_patterns_and_parallel_files_are_read_by_address_and_named_after_i
 
 
 def test_what_an_address_lacks_is_said_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"s3://b/a.tsv: Install s3fs"):
-        open_corpora("s3://b/a.tsv", None, DataConfig(cache=str(tmp_path)))
+    refuses(r"s3://b/a.tsv: Install s3fs", open_corpora, "s3://b/a.tsv", None, DataConfig(cache=str(tmp_path)))
     with pytest.raises(UserError, match=r"nothing://b/a.tsv cannot be read \(ValueError\)"):
         open_corpora("nothing://b/a.tsv", None, DataConfig(cache=str(tmp_path)))
     for secret in ("https://me:hunter2@x.org/a.tsv", "https://x.org/a.tsv?X-Amz-Signature=hunter2"):

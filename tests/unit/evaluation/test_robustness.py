@@ -2,8 +2,8 @@
 
 import pytest
 
-from seq2seq.errors import UserError
 from seq2seq.evaluation.robustness import Family, has_loop, make_probes, measure, table
+from tests.refusing import refuses
 
 PAIRS = [
     (f"The {name} cat number {i} drank the milk, and {name} saw it.", f"El gato {i} de {name} bebió la leche y lo vio.")
@@ -49,8 +49,7 @@ def test_every_family_has_its_probes_and_they_are_the_same_each_time():
     assert all(probe.text == probe.plain[0].upper() for probe in probes["CAPITALS"])
     assert all(probe.kept[0] in probe.text for probe in probes["placeholders"] + probes["emoji"])
     assert all(len(probe.text.split()) >= 80 for probe in probes["long lines"])
-    with pytest.raises(UserError, match="no probe can be made"):
-        make_probes([("", "")])
+    refuses("no probe can be made", make_probes, [("", "")])
 
 
 def test_a_family_is_measured_beside_its_plain_sentences():

@@ -10,9 +10,9 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
-from seq2seq.errors import UserError
 from seq2seq.evaluation import significance
 from seq2seq.evaluation.significance import Comparison, compare
+from tests.refusing import refuses
 
 WORDS = ("el", "gato", "negro", "bebe", "la", "leche", "fría", "de", "una", "bola", "azul", "y", "mira", "al", "perro")
 draw = random.Random(1)
@@ -72,9 +72,7 @@ def test_swaps_that_give_the_same_difference_count(differing: int, exact: float)
     assert comparison.metrics["chrf"].systems[1].randomisation_p == pytest.approx(exact, abs=0.03)
 
 
-def test_systems_of_the_same_quality_do_not_differ_however_the_trials_are_divided(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_systems_of_the_same_quality_do_not_differ_however_the_trials_are_divided(monkeypatch):
     comparison = compare(EQUALS, [REFERENCE], ["bleu"], 200, 500)
     other = comparison.metrics["bleu"].systems[1]
     assert 0.05 < (other.bootstrap_p or 0) < 1
@@ -113,8 +111,7 @@ def test_the_table_names_the_baseline_and_marks_small_p_values(comparison: Compa
 def test_a_seed_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch, seed: str) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", seed)
     message = f"variable SACREBLEU_SEED is '{seed}', which is no seed: set it to a whole num"
-    with pytest.raises(UserError, match=message):
-        compare(SYSTEMS, [REFERENCE], ["bleu"], 5, 5)
+    refuses(message, compare, SYSTEMS, [REFERENCE], ["bleu"], 5, 5)
 
 
 @pytest.mark.parametrize("seed", ["7", "None"])
@@ -126,5 +123,4 @@ def test_the_seed_can_be_set_or_left_to_chance(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("samples", [10**15, 10**30])
 def test_more_samples_than_memory_holds_are_refused(samples: int) -> None:
     message = f"{samples:,} samples of 60 lines do not fit into memory: give `seq2seq evaluate` fewer"
-    with pytest.raises(UserError, match=message):
-        compare(SYSTEMS, [REFERENCE], ["bleu"], samples, 5)
+    refuses(message, compare, SYSTEMS, [REFERENCE], ["bleu"], samples, 5)

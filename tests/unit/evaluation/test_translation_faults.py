@@ -113,7 +113,5 @@ def test_words_are_runs_of_letters() -> None:
         ("1 000 000 in 2020", "1.000.000 en 2020", []),
     ],
 )
-def test_a_number_is_lost_unless_its_digits_or_its_word_are_there(
-    source: str, translation: str, lost: list[str]
-) -> None:
+def test_a_number_is_lost_unless_its_digits_or_its_word_are_there(source, translation, lost):
     assert lost_numbers(source, translation, "es") == lost

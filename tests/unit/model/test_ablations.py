@@ -110,9 +110,7 @@ def test_without_causal_mask_targets_see_neither_padding_nor_each_other() -> Non
     assert_close(model.decode(edited, model.encode(src))[0][1:], together[1:])
 
 
-def test_without_cross_attention_no_source_changes_anything_and_all_attention_is_zero(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_cross_attention_no_source_changes_anything_and_all_attention_is_zero(monkeypatch):
     """Kernels for GPUs differ in what they return for a row without keys, so no kernel gets such a row."""
     fused, masks = F.scaled_dot_product_attention, []
 

@@ -116,9 +116,7 @@ def steps(decoder: Any, src: Tensor, tgt_in: Tensor) -> Tensor:
 
 @NEEDS_COMPILER
 @pytest.mark.parametrize("name", CODE)
-def test_a_search_computes_the_changed_code_and_says_so_once(
-    name: str, monkeypatch: pytest.MonkeyPatch, warnings: pytest.LogCaptureFixture
-) -> None:
+def test_a_search_computes_the_changed_code_and_says_so_once(name, monkeypatch, warnings):
     model = make_transformer(scale=4, d_model=16, num_heads=2, d_ff=32)
     before = make_example(model, 1, 1)
     monkeypatch.setattr(*CODE[name])
@@ -150,9 +148,7 @@ def test_a_hook_and_a_method_of_one_layer_are_changes_too(warnings: pytest.LogCa
 @NEEDS_COMPILER
 @pytest.mark.parametrize("name", thin(CONFIGS, ["mini", "tiny"]))
 @pytest.mark.parametrize("style", ["vaswani", "modern"])
-def test_every_shipped_model_is_searched_by_compiled_code(
-    name: str, style: str, warnings: pytest.LogCaptureFixture
-) -> None:
+def test_every_shipped_model_is_searched_by_compiled_code(name, style, warnings):
     config = compose([f"model={name}", f"model/style={style}", "model.dropout=0.1", "data=files"]).model
     model = build_model(config, 300).eval()
     random, modes = torch.get_rng_state(), [module.training for module in model.modules()]

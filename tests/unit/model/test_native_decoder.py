@@ -22,6 +22,7 @@ from seq2seq.model.native import NativeDecoder, NativeState
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.driver import best_next
 from seq2seq.text.tokenizer import PAD
+from tests.refusing import refuses
 from tests.thin import thin
 from tests.unit.model import models
 from tests.unit.model.models import FORKING, V, make_recurrent, make_transformer, sources, token_ids
@@ -69,9 +70,7 @@ def first_step(decoder: Any, src: Tensor, last: Tensor = FIRST) -> Tensor:
 
 
 @NEEDS_COMPILER
-def test_every_step_equals_the_textbooks_whatever_rows_continue(
-    model: Transformer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_step_equals_the_textbooks_whatever_rows_continue(model, monkeypatch):
     require_equal_steps(model, FORKING)
     require_equal_steps(model, [[[0], [1], [3]], [[0], [2]], [[1, 1]]])
     monkeypatch.setattr(native, "SPARE_STEPS", 2)  # slots of dropped rows must soon be used again
@@ -213,8 +212,7 @@ OTHERS: dict[str, tuple[Callable[[], Any], torch.dtype, str]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_models_that_the_compiled_step_does_not_compute_are_searched_by_the_textbook(name: str) -> None:
     make_model, dtype, message = OTHERS[name]
-    with pytest.raises(UserError, match=f"^--compile on is for {message}.*: leave it out$"):
-        decoder_for_search(make_model(), dtype, "on")
+    refuses(f"^--compile on is for {message}.*: leave it out$", decoder_for_search, make_model(), dtype, "on")
     model, src = make_model(), sources()
     decoder = decoder_for_search(model, dtype, "auto")
     assert isinstance(decoder, TextbookDecoder)
@@ -250,9 +248,7 @@ def compiler(library: str, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @NEEDS_COMPILER
-def test_compiled_code_is_kept_in_the_cache_and_damaged_code_is_compiled_again(
-    compiler: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_compiled_code_is_kept_in_the_cache_and_damaged_code_is_compiled_again(compiler, capfd):
     cache = compiler.parent / "cache"
     message = "compiling the search for this processor: once, a few seconds\n"
     for expected in (message, "", ""):
@@ -284,15 +280,12 @@ def test_the_compiler_may_have_arguments_or_no_name(compiler: Path, monkeypatch:
         ("no program", r"broken cannot be run \(Exec format error\): use --compile off"),
     ],
 )
-def test_a_compiler_that_fails_is_named_in_one_line(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
-) -> None:
+def test_a_compiler_that_fails_is_named_in_one_line(empty_cache, monkeypatch, script, message):
     compiler = empty_cache / "broken"
     compiler.write_text(script)
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
-    with pytest.raises(UserError, match=message):
-        decoder_for_search(make(), torch.float32, "on")
+    refuses(message, decoder_for_search, make(), torch.float32, "on")
 
 
 @NEEDS_COMPILER
@@ -327,9 +320,7 @@ def test_a_mask_may_hide_any_source_position() -> None:
 
 
 @pytest.mark.parametrize("name", ["'", " ", "no-such-compiler"])
-def test_a_useless_name_of_a_compiler_leaves_the_textbook(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_a_useless_name_of_a_compiler_leaves_the_textbook(empty_cache, monkeypatch, capfd, name):
     monkeypatch.setenv("CC", name)
     monkeypatch.setenv("PATH", str(empty_cache))
     assert isinstance(decoder_for_search(make(), torch.float32, "auto"), TextbookDecoder)
@@ -337,5 +328,4 @@ def test_a_useless_name_of_a_compiler_leaves_the_textbook(
     message = (
         r"compiler, and there is no (no-such-compiler|cc): install gcc or clang|^compiled code cannot .*No closing"
     )
-    with pytest.raises(UserError, match=message):
-        decoder_for_search(make(), torch.float32, "on")
+    refuses(message, decoder_for_search, make(), torch.float32, "on")

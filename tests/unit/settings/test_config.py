@@ -10,13 +10,13 @@ from omegaconf import OmegaConf
 
 import seq2seq.settings.compose
 from seq2seq.data.modifiers import FAMILIES
-from seq2seq.errors import UserError
 from seq2seq.settings.compose import register_schema, rewrite
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
 from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig, TrainingConfig
+from tests.refusing import refuses
 from tests.thin import thin
 
 REPOSITORY = Path(__file__).parents[3]
@@ -76,10 +76,8 @@ def test_one_file_is_a_list_of_one() -> None:
 
 def test_the_error_for_a_glob_without_match_lists_the_options() -> None:
     message = r"experiment=glob\(lab/head\): no file of conf/experiment/lab fits; there are base"
-    with pytest.raises(UserError, match=message):
-        rewrite(["experiment=glob(lab/head)"])
-    with pytest.raises(UserError, match=r"no file of conf/experiment/lav fits; there are none"):
-        rewrite(["experiment=glob(lav/*)"])
+    refuses(message, rewrite, ["experiment=glob(lab/head)"])
+    refuses(r"no file of conf/experiment/lav fits; there are none", rewrite, ["experiment=glob(lav/*)"])
 
 
 @pytest.mark.slow
@@ -135,8 +133,7 @@ LSTM = ModelConfig(architecture="recurrent", d_model=8, num_encoder_layers=1, nu
     ],
 )
 def test_impossible_values_are_refused_by_name(group: type, values: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        group(**values)
+    refuses(message, group, **values)
 
 
 def test_a_time_limit_is_days_hours_minutes_seconds() -> None:

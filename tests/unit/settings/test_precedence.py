@@ -55,9 +55,7 @@ def differing(config: Config, expected: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("experiment", thin([None, *RECIPES], [None]))
 @pytest.mark.parametrize(("group", "option"), thin(OPTIONS, [("model", "base"), ("training", "cosine")]))
-def test_an_option_of_the_command_line_replaces_that_of_a_recipe_or_of_the_bundled_corpus(
-    group: str, option: str, experiment: str | None
-) -> None:
+def test_an_option_of_the_command_line_replaces_that_of_a_recipe_or_of_the_bundled_corpus(group, option, experiment):
     config = compose([f"{group}={option}", *([f"experiment={experiment}"] if experiment else [])])
     sections = ("training.", "trainer.") if group == "training" else (group.partition("/")[0] + ".",)
     expected = {key: value for key, value in stated(group, option).items() if key.startswith(sections)}

@@ -6,8 +6,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -63,9 +63,7 @@ def clean_up(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("see", [complete_replacement, find_model, clean_up])
-def test_a_replacement_killed_at_any_point_is_complete_when_it_is_seen_next(
-    tmp_path: Path, see: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replacement_killed_at_any_point_is_complete_when_it_is_seen_next(tmp_path, see, monkeypatch):
     folder, texts, is_killed = tmp_path / "model", [], True
     while is_killed:
         write(folder, "before")
@@ -132,9 +130,7 @@ def test_files_of_other_names_stay_at_every_point_at_which_a_replacement_is_kill
 
 
 @pytest.mark.parametrize("failing", [1, 2])
-def test_a_replacement_that_is_interrupted_leaves_the_folder_before(
-    tmp_path: Path, failing: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replacement_that_is_interrupted_leaves_the_folder_before(tmp_path, failing, monkeypatch):
     write(tmp_path / "model", "before")
     calls, rename = [], Path.rename
 
@@ -160,13 +156,8 @@ def test_the_second_writer_of_a_folder_is_refused_and_does_not_touch_the_first_o
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_a_reader_removes_no_draft_where_files_cannot_be_locked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_locks(handle: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr("fcntl.flock", no_locks)
+def test_a_reader_removes_no_draft_where_files_cannot_be_locked(tmp_path, monkeypatch):
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))))
     with draft_of(tmp_path / "model") as draft:
         (draft / "text").write_text("half")
         complete_replacement(tmp_path / "model")
@@ -242,9 +233,7 @@ def test_what_has_the_name_of_work_but_is_the_users_is_not_touched(tmp_path: Pat
 
 
 @pytest.mark.parametrize("writing", [draft_of, replacing, claimed])
-def test_an_error_that_names_no_file_names_the_output(
-    tmp_path: Path, writing: Callable[[Path], AbstractContextManager]
-):
+def test_an_error_that_names_no_file_names_the_output(tmp_path, writing):
     with pytest.raises(OSError, match="No space left") as raised, writing(tmp_path / "output"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert raised.value.filename == str(tmp_path / "output")

@@ -6,6 +6,7 @@ import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,6 +14,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.data import cache_root
 from seq2seq.storage import cache
 from seq2seq.storage.cache import cached_folder
+from tests.refusing import refuses
 
 
 class Builder:
@@ -40,9 +42,7 @@ def test_each_key_is_built_once(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "text"), [("b", "bet4"), ("b", None), ("manifest.json", "[1]"), ("manifest.json", None)]
 )
-def test_a_damaged_folder_is_built_again_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, text: str | None
-):
+def test_a_damaged_folder_is_built_again_with_a_warning(tmp_path, caplog, name, text):
     build = Builder()
     folder = cached_folder(tmp_path, "key", build)
     (folder / name).unlink() if text is None else (folder / name).write_text(text)
@@ -57,13 +57,9 @@ def test_a_folder_that_cannot_be_read_just_now_is_not_damaged(tmp_path: Path, mo
     build = Builder()
     folder = cached_folder(tmp_path, "key", build)
 
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
     with monkeypatch.context() as patched:
-        patched.setattr(hashlib, "file_digest", refuse)
-        with pytest.raises(UserError, match=rf"{folder} cannot be read \(.*run the same command again"):
-            cached_folder(tmp_path, "key", build)
+        patched.setattr(hashlib, "file_digest", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
+        refuses(rf"{folder} cannot be read \(.*run the same command again", cached_folder, tmp_path, "key", build)
     assert cached_folder(tmp_path, "key", build) == folder
     assert build.calls == 1
 
@@ -71,13 +67,9 @@ def test_a_folder_that_cannot_be_read_just_now_is_not_damaged(tmp_path: Path, mo
 def test_a_finished_folder_is_used_on_a_read_only_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = cached_folder(tmp_path, "key", Builder())
 
-    def refuse(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(cache, "FileLock", refuse)
+    monkeypatch.setattr(cache, "FileLock", Mock(side_effect=PermissionError(13, "Permission denied")))
     assert cached_folder(tmp_path, "key", Builder()) == folder
-    with pytest.raises(UserError, match=r"cannot be used \(Permission denied\)"):
-        cached_folder(tmp_path, "another", Builder())
+    refuses(r"cannot be used \(Permission denied\)", cached_folder, tmp_path, "another", Builder())
 
 
 @pytest.mark.parametrize("error", [UserError, OSError])
@@ -86,8 +78,7 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path, error: type[Exception]):
         (folder / "half").write_text("x")
         raise error("so")
 
-    with pytest.raises(UserError, match="so"):
-        cached_folder(tmp_path, "key", fail)
+    refuses("so", cached_folder, tmp_path, "key", fail)
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
@@ -125,5 +116,4 @@ def test_the_setting_comes_before_the_environment(monkeypatch: pytest.MonkeyPatc
     assert (cache_root("~/other"), cache_root()) == (Path.home() / "other", Path("/somewhere"))
     monkeypatch.setenv("SEQ2SEQ_CACHE", "")
     assert cache_root() == Path.home() / ".cache" / "seq2seq"
-    with pytest.raises(UserError, match="~nobody-here/c: the home of this user is not known here"):
-        cache_root("~nobody-here/c")
+    refuses("~nobody-here/c: the home of this user is not known here", cache_root, "~nobody-here/c")

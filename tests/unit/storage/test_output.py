@@ -11,6 +11,7 @@ import pytest
 from seq2seq.errors import UserError
 from seq2seq.storage.lines import MAX_LINE
 from seq2seq.storage.output import count_lines, find_model, open_output, read_lines, require_other, require_writable
+from tests.refusing import refuses
 
 
 def test_lines_end_with_lf_or_crlf_and_with_nothing_else(tmp_path):
@@ -23,8 +24,7 @@ def test_lines_end_with_lf_or_crlf_and_with_nothing_else(tmp_path):
     assert count_lines(file) == 5
     for cr_only in (b"uno\rdos", b"uno\r\ndos\rtres\r", b"uno\rdos" * MAX_LINE):
         file.write_bytes(cr_only)
-        with pytest.raises(UserError, match=r"in:. has CR without LF, which ends no line here: convert the file"):
-            count_lines(file)
+        refuses(r"in:. has CR without LF, which ends no line here: convert the file", count_lines, file)
 
 
 def test_standard_input_is_read_when_no_file_is_named(monkeypatch):
@@ -100,8 +100,7 @@ def test_an_output_is_none_of_the_inputs_however_it_is_called(tmp_path):
     (tmp_path / "soft").symlink_to(file)
     (tmp_path / "hard").hardlink_to(file)
     for output in (file, tmp_path / "soft", tmp_path / "hard", tmp_path / "folder/../file"):
-        with pytest.raises(UserError, match=r"would replace the input .*file: choose another name"):
-            require_other(output, other, None, file)
+        refuses(r"would replace the input .*file: choose another name", require_other, output, other, None, file)
     require_other(file, other, tmp_path / "none")
     require_other(Path(os.devnull), Path(os.devnull))
 
@@ -109,8 +108,7 @@ def test_an_output_is_none_of_the_inputs_however_it_is_called(tmp_path):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_is_one_line_and_a_device_is_never_replaced():
     message = "--output /dev/full cannot be written: No space left"
-    with pytest.raises(UserError, match=message):
-        write_lines(Path("/dev/full"), ["a line"] * 10_000)
+    refuses(message, write_lines, Path("/dev/full"), ["a line"] * 10_000)
     assert not Path("/dev/full").is_file()
 
 
@@ -134,14 +132,12 @@ def test_the_newest_model_is_found_unless_latest_points_at_one(runs):
 def test_without_a_run_a_clone_has_its_own_model(runs, tmp_path, monkeypatch):
     empty, root = tmp_path / "none", tmp_path / "clone"
     monkeypatch.setattr("seq2seq.storage.output.clone", lambda: root)
-    with pytest.raises(UserError, match=r"there is no model under .*none: train one with"):
-        find_model(None, empty)
+    refuses(r"there is no model under .*none: train one with", find_model, None, empty)
     (root / "data/model").mkdir(parents=True)
     assert find_model(None, empty) == root / "data" / "model"
     assert find_model(None, runs) == runs / "new" / "model"
     monkeypatch.setattr("seq2seq.storage.output.clone", lambda: None)
-    with pytest.raises(UserError, match="there is no model"):
-        find_model(None, empty)
+    refuses("there is no model", find_model, None, empty)
 
 
 def test_an_output_keeps_its_permissions_and_the_link_to_it(tmp_path: Path):
@@ -160,8 +156,7 @@ def test_an_output_is_tried_without_a_trace(tmp_path: Path) -> None:
     for path in (tmp_path / "old", tmp_path / "new", Path("/dev/null")):
         require_writable(path)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old", "kept")]
-    with pytest.raises(UserError, match="cannot be written: No such file or directory"):
-        require_writable(tmp_path / "none" / "new")
+    refuses("cannot be written: No such file or directory", require_writable, tmp_path / "none" / "new")
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])

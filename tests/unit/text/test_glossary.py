@@ -1,8 +1,8 @@
 import jaxtyping
 import pytest
 
-from seq2seq.errors import UserError
 from seq2seq.text.glossary import Glossary
+from tests.refusing import refuses
 
 
 def test_terms_are_found_as_whole_words_whatever_their_case():
@@ -29,12 +29,10 @@ def test_a_term_within_a_word_is_not_found_but_one_beside_marks_is():
 def test_what_is_no_term_is_refused_in_python_too(terms):
     jaxtyping.config.update("jaxtyping_disable", True)  # as users call it: without the checks of annotations
     try:
-        with pytest.raises(UserError, match=r"the glossary has the term .*: give \(term, translation\), two strings"):
-            Glossary(terms)
+        refuses(r"the glossary has the term .*: give \(term, translation\), two strings", Glossary, terms)
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
-    with pytest.raises(UserError, match=r"the glossary has no terms: give \(term, translation\) pairs"):
-        Glossary([])
+    refuses(r"the glossary has no terms: give \(term, translation\) pairs", Glossary, [])
 
 
 def test_lines_are_read_without_comments():
@@ -44,7 +42,5 @@ def test_lines_are_read_without_comments():
 
 @pytest.mark.parametrize("line", ["cat", "cat\t"])
 def test_a_line_that_is_no_term_is_named(line):
-    with pytest.raises(UserError, match=r"terms.tsv:2: expected term, tab, translation, found"):
-        Glossary.parse(["cat\tgato", line], "terms.tsv")
-    with pytest.raises(UserError, match=r"terms.tsv has no terms"):
-        Glossary.parse(["# nothing"], "terms.tsv")
+    refuses(r"terms.tsv:2: expected term, tab, translation, found", Glossary.parse, ["cat\tgato", line], "terms.tsv")
+    refuses(r"terms.tsv has no terms", Glossary.parse, ["# nothing"], "terms.tsv")

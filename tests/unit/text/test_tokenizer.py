@@ -19,6 +19,7 @@ from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import BOS, EOS, PAD, SPECIAL_IDS, UNK, Tokenizer, resolve_auto, train_tokenizer
 from seq2seq.text.vocabulary import load_tokenizers
+from tests.refusing import refuses
 
 
 def make_texts() -> list[str]:
@@ -114,8 +115,7 @@ def test_a_vocabulary_too_large_or_too_small_names_the_setting_and_a_size_that_w
         nearest = int(match[1])
         assert train_tokenizer(TEXTS, config(type=kind, vocab_size=nearest)).vocab_size == nearest
         if size > nearest:
-            with pytest.raises(UserError, match=f"at most {nearest}$"):
-                train_tokenizer(TEXTS, config(type=kind, vocab_size=nearest + 1))
+            refuses(f"at most {nearest}$", train_tokenizer, TEXTS, config(type=kind, vocab_size=nearest + 1))
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -139,13 +139,11 @@ def test_only_a_large_vocabulary_has_masks_and_the_characters_of_keyboards_and_e
 
 @pytest.mark.parametrize("characters", ["aa", "a b", "▁", "e\u0301"])
 def test_required_characters_are_distinct_normal_and_no_space(characters: str):
-    with pytest.raises(UserError, match=r"^tokenizer\.required_characters="):
-        config(required_characters=characters)
+    refuses(r"^tokenizer\.required_characters=", config, required_characters=characters)
 
 
 def test_no_text_to_learn_from_is_refused():
-    with pytest.raises(UserError, match="no text to train a tokenizer on"):
-        train_tokenizer(["", ""], config())
+    refuses("no text to train a tokenizer on", train_tokenizer, ["", ""], config())
 
 
 def test_an_error_while_reading_the_texts_comes_through_unchanged():
@@ -153,26 +151,22 @@ def test_an_error_while_reading_the_texts_comes_through_unchanged():
         yield from TEXTS
         raise UserError("corpus.tsv:7 has 1 field")
 
-    with pytest.raises(UserError, match=r"^corpus.tsv:7 has 1 field$"):
-        train_tokenizer(texts(), config())
+    refuses(r"^corpus.tsv:7 has 1 field$", train_tokenizer, texts(), config())
 
 
 def test_a_missing_or_damaged_model_is_one_line(tokenizer: Tokenizer, tmp_path: Path):
     path = tmp_path / "tokenizer.model"
-    with pytest.raises(UserError, match=r"tokenizer.model cannot be read \(No such file"):
-        load_tokenizers(path)
+    refuses(r"tokenizer.model cannot be read \(No such file", load_tokenizers, path)
     for keep in (0, 3, 2000):
         path.write_bytes(tokenizer.model_bytes[:keep])
-        with pytest.raises(UserError, match=f"tokenizer.model is damaged or no SentencePiece model \\({keep} bytes\\)"):
-            load_tokenizers(path)
+        refuses(f"tokenizer.model is damaged or no SentencePiece model \\({keep} bytes\\)", load_tokenizers, path)
 
 
 def test_a_model_with_other_special_ids_is_refused(tmp_path: Path):
     sentencepiece.SentencePieceTrainer.train(  # pyright: ignore[reportAttributeAccessIssue]
         sentence_iterator=iter(TEXTS), model_prefix=str(tmp_path / "foreign"), vocab_size=100, minloglevel=2
     )
-    with pytest.raises(UserError, match=r"foreign.model has pad_id=-1, expected 0: retrain"):
-        load_tokenizers(tmp_path / "foreign.model")
+    refuses(r"foreign.model has pad_id=-1, expected 0: retrain", load_tokenizers, tmp_path / "foreign.model")
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

@@ -20,6 +20,7 @@ from seq2seq.text.vocabulary import (
     tokenizer_files,
     write_files,
 )
+from tests.refusing import refuses
 
 FILE = Path(__file__).parents[3] / "data/bundled/everyday.train.tsv"
 PAIRS = [line.split("\t") for line in FILE.read_text(encoding="utf-8").splitlines()[:300]]
@@ -55,8 +56,7 @@ def test_a_size_that_was_not_chosen_gives_way_on_each_side():
     sizes = pair.sizes
     assert all(size is not None and size < 1_500 for size in sizes)
     assert sizes[0] != sizes[1]
-    with pytest.raises(UserError, match="larger than the training text can fill"):
-        learned(vocab_size=32_000, joint=False)
+    refuses("larger than the training text can fill", learned, vocab_size=32_000, joint=False)
 
 
 def imported(is_shared: bool) -> Tokenizers:
@@ -99,16 +99,13 @@ def test_a_damaged_list_of_subwords_is_refused(tmp_path: Path, key: str, value: 
     write_files(tmp_path, imported(is_shared=True))
     path = tmp_path / "subwords.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    with pytest.raises(UserError, match=r"subwords.json is damaged: it does not list the subwords"):
-        load_tokenizers(tmp_path)
+    refuses(r"subwords.json is damaged: it does not list the subwords", load_tokenizers, tmp_path)
     path.write_text("{")
-    with pytest.raises(UserError, match=r"subwords.json is damaged: it is no JSON"):
-        load_tokenizers(tmp_path)
+    refuses(r"subwords.json is damaged: it is no JSON", load_tokenizers, tmp_path)
 
 
 def test_an_imported_tokenizer_has_no_random_splits():
-    with pytest.raises(UserError, match="no random splits"):
-        imported(is_shared=True).source.sample(["a"], alpha=0.1, seed=1)
+    refuses("no random splits", imported(is_shared=True).source.sample, ["a"], alpha=0.1, seed=1)
 
 
 def test_a_finished_tokenizer_is_taken_instead_of_training_one(tmp_path: Path):
@@ -124,14 +121,11 @@ def test_a_finished_tokenizer_is_taken_instead_of_training_one(tmp_path: Path):
     assert describe_tokenizers(settings) != described
     with pytest.raises(UserError, match=r"has no tokenizer.user_symbols=\['<bt>'\]: leave them out"):
         learn_tokenizers(list, TokenizerConfig(model=str(file), user_symbols=["<bt>"]), 0)
-    with pytest.raises(UserError, match=r"none.model cannot be read"):
-        describe_tokenizers(TokenizerConfig(model=str(tmp_path / "none.model")))
-    with pytest.raises(UserError, match=r"leave out tokenizer.joint"):
-        TokenizerConfig(model=str(file), joint=False)
+    refuses(r"none.model cannot be read", describe_tokenizers, TokenizerConfig(model=str(tmp_path / "none.model")))
+    refuses(r"leave out tokenizer.joint", TokenizerConfig, model=str(file), joint=False)
 
 
 def test_a_folder_without_tokenizer_is_refused_by_name(tmp_path: Path):
     write_files(tmp_path, learned(joint=False))
     (tmp_path / "target.model").unlink()
-    with pytest.raises(UserError, match=r"target.model cannot be read \(No such file"):
-        load_tokenizers(tmp_path)
+    refuses(r"target.model cannot be read \(No such file", load_tokenizers, tmp_path)

@@ -7,7 +7,6 @@ import torch
 import yaml
 from torch.testing import assert_close
 
-from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.config import Config
@@ -18,6 +17,7 @@ from seq2seq.training.averaging import average_bundles, average_checkpoints, che
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.module import TranslationModule
 from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
+from tests.refusing import refuses
 
 pytestmark = pytest.mark.slow
 
@@ -52,8 +52,7 @@ def test_a_mean_of_bundles_has_the_mean_of_each_weight_and_says_of_what(bundle_f
 
 def test_only_like_models_have_a_mean(bundle_folder: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:
     def refused(folder: Path, message: str) -> None:
-        with pytest.raises(UserError, match=message):
-            average_bundles([bundle_folder, folder], tmp_path / "mean")
+        refuses(message, average_bundles, [bundle_folder, folder], tmp_path / "mean")
         assert not (tmp_path / "mean").exists()
 
     wide = variant(tmp_path / "wide", bundle_folder, 1, d_ff=48)
@@ -64,8 +63,7 @@ def test_only_like_models_have_a_mean(bundle_folder: Path, tokenizer: Tokenizer,
     other = tokenizer.model_bytes + b"\xca\x3e\x01x"  # a field that SentencePiece does not know
     save_bundle(tmp_path / "words", replace(bundle, tokenizer=Tokenizers.joint(Tokenizer(other))), card="")
     refused(tmp_path / "words", r"words has another vocabulary than .*: a mean needs the same tokenizer")
-    with pytest.raises(UserError, match=r"1 model: give --model at least twice"):
-        average_bundles([bundle_folder], tmp_path / "mean")
+    refuses(r"1 model: give --model at least twice", average_bundles, [bundle_folder], tmp_path / "mean")
 
 
 @pytest.fixture
@@ -106,8 +104,7 @@ def test_damaged_and_equal_checkpoints_are_no_part_of_a_mean(tmp_path: Path) -> 
 
 def test_checkpoints_that_cannot_be_averaged_are_named(run: Path, tmp_path: Path) -> None:
     def refused(last: int, message: str, run: Path = run) -> None:
-        with pytest.raises(UserError, match=message):
-            average_checkpoints(run, last, tmp_path / "mean")
+        refuses(message, average_checkpoints, run, last, tmp_path / "mean")
 
     refused(4, r"checkpoints has checkpoints of 3 updates, --last asks for 4: lower it, or .* trainer.keep_last=4")
     refused(1, r"--last 1 has no mean")

@@ -1,7 +1,6 @@
 """What acts beside the updates: early stopping, signals, the running average, the sample that is translated."""
 
 import signal
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -12,8 +11,6 @@ import torch
 from lightning.pytorch.trainer.states import TrainerFn
 from torch.testing import assert_close
 
-from seq2seq.data.dataset import PreparedData
-from seq2seq.settings.config import Config
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
@@ -90,9 +87,7 @@ def test_the_translated_sample_is_spread_over_the_whole_validation_set(tokenizer
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*")
-def test_the_average_moves_once_an_update_and_faster_at_the_beginning(
-    config: Config, data: PreparedData, tmp_path: Path
-) -> None:
+def test_the_average_moves_once_an_update_and_faster_at_the_beginning(config, data, tmp_path):
     """An update has two batches; the share kept is min(decay, (1 + n) / (10 + n)), and 0.9 is reached at n = 80."""
     weights: list[torch.Tensor] = []  # after each update
 

@@ -1,13 +1,12 @@
 from functools import partial
-from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from resuming import run
 
-from seq2seq.data.dataset import Pairs, PreparedData
-from seq2seq.errors import UserError
+from seq2seq.data.dataset import Pairs
 from seq2seq.settings import rules
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
@@ -17,6 +16,7 @@ from seq2seq.settings.training import ModifiersConfig, TrainingConfig
 from seq2seq.training import auto_values
 from seq2seq.training.auto_values import ON_CPU, resolve_max_tokens
 from seq2seq.training.module import TranslationModule
+from tests.refusing import refuses
 
 MODEL = ModelConfig(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
 
@@ -47,9 +47,7 @@ def test_a_gpus_batches_follow_from_its_memory_and_the_model() -> None:
     ("changes", "pairs", "expected"),
     [({}, 10**6, 131_072), ({"r_drop": 5.0}, 10**6, 65_536), ({}, 100_000, 16_000), ({}, 10, 512)],
 )
-def test_a_gpu_has_at_least_fifty_updates_an_epoch(
-    changes: dict[str, float], pairs: int, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_has_at_least_fifty_updates_an_epoch(changes, pairs, expected, monkeypatch):
     monkeypatch.setattr(auto_values, "uses_gpu", lambda trainer: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 * 10**9, 80 * 10**9))
     config = settings(**changes)
@@ -73,12 +71,7 @@ def test_text_whose_longest_pair_is_not_known_yet_gets_room_for_it() -> None:
     assert config.training.max_tokens == 2001
 
 
-def test_a_run_without_enough_memory_says_what_needs_less(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-
-    monkeypatch.setattr(TranslationModule, "training_step", fail)
-    with pytest.raises(UserError, match=r"^training.max_tokens=\d+ needs more memory .* half of it and twice"):
-        run(config, data, tmp_path)
+def test_a_run_without_enough_memory_says_what_needs_less(config, data, tmp_path, monkeypatch):
+    full = Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"))
+    monkeypatch.setattr(TranslationModule, "training_step", lambda *_: full())
+    refuses(r"^training.max_tokens=\d+ needs more memory .* half of it and twice", run, config, data, tmp_path)

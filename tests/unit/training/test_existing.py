@@ -18,6 +18,7 @@ from seq2seq.storage.atomic import lock, unlock
 from seq2seq.training.preflight import find_existing
 from seq2seq.training.run_files import LOCK, read_run
 from seq2seq.training.run_folder import _taken, prepare_folder
+from tests.refusing import refuses
 from tests.unit import saved_runs
 
 
@@ -92,9 +93,7 @@ def test_one_function_decides_the_state_for_lists_and_for_resuming(config: Confi
 
 @pytest.mark.parametrize("settings", ["", "model: [", None, "seed: 2\n"])
 @pytest.mark.parametrize("resume", [AUTO, None])
-def test_a_run_that_saved_nothing_begins_anew_with_any_settings(
-    config: Config, tmp_path: Path, settings: str | None, resume: str | None
-) -> None:
+def test_a_run_that_saved_nothing_begins_anew_with_any_settings(config, tmp_path, settings, resume):
     folder = make_run(config, tmp_path, results=False, checkpoint=False)
     left = ["checkpoints/saving.tmp", "metrics.csv", "events.out.tfevents.1", "lock", "notes"]
     for name in left:
@@ -142,11 +141,9 @@ def test_a_run_that_has_lost_only_its_checkpoints_is_not_begun_anew(config: Conf
     folder = make_run(config, tmp_path, results=False, checkpoint=False)
     (folder / name).touch()
     assert not find_existing(config, tmp_path)
-    with pytest.raises(UserError, match=r"no checkpoint in .*nothing to go on from: begin another run by name="):
-        prepare_folder(config, tmp_path)
+    refuses(r"no checkpoint in .*nothing to go on from: begin another run by name=", prepare_folder, config, tmp_path)
     unlock(folder / LOCK)
-    with pytest.raises(UserError, match=r"is a run already: choose another name="):
-        prepare_folder(replace(config, resume=None), tmp_path)
+    refuses(r"is a run already: choose another name=", prepare_folder, replace(config, resume=None), tmp_path)
 
 
 def test_a_folder_that_is_no_run_is_not_taken(config: Config, tmp_path: Path) -> None:
@@ -157,12 +154,9 @@ def test_a_folder_that_is_no_run_is_not_taken(config: Config, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("results", [True, False])
-def test_a_run_with_other_settings_is_neither_kept_nor_gone_on_with(
-    config: Config, tmp_path: Path, results: bool
-) -> None:
+def test_a_run_with_other_settings_is_neither_kept_nor_gone_on_with(config, tmp_path, results):
     make_run(config, tmp_path, results=results)
     other = replace(config, model=ModelConfig(d_model=64, num_heads=8))
-    with pytest.raises(UserError, match=r"baseline-1 is a run with model.num_heads=4, not 8: choose another name="):
-        find_existing(other, tmp_path)
+    refuses(r"baseline-1 is a run with model.num_heads=4, not 8: choose another name=", find_existing, other, tmp_path)
     elsewhere = replace(config, data=DataConfig(root="elsewhere"), trainer=TrainerConfig(progress_bar=False))
     assert find_existing(elsewhere, tmp_path) == results

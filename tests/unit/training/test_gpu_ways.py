@@ -57,9 +57,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("r_drop", [0.0, 5.0])
-def test_a_gpus_way_of_training_changes_no_loss_and_no_gradient(
-    style: str, r_drop: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpus_way_of_training_changes_no_loss_and_no_gradient(style, r_drop, monkeypatch):
     module, fused, keys = make_module(r_drop, **STYLES[style]), F.scaled_dot_product_attention, list[Tensor]()
     with monkeypatch.context() as textbook:
         textbook.setattr(attention, "uses_fused_kernel", lambda *_: False)

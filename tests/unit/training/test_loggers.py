@@ -11,6 +11,7 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import LoggerConfig
 from seq2seq.training import trainer
 from seq2seq.training.trainer import make_loggers
+from tests.refusing import refuses
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +50,7 @@ def test_several_loggers_are_one_run_and_no_sweep():
 
 def test_an_unknown_logger_is_refused():
     message = r"logger has no option 'tensorbord': choose from csv, mlflow, tensorboard, wandb$"
-    with pytest.raises(UserError, match=message):
-        compose(["logger=csv,tensorbord"])
+    refuses(message, compose, ["logger=csv,tensorbord"])
 
 
 @pytest.mark.slow
@@ -86,7 +86,6 @@ def test_weights_and_biases_that_cannot_be_used_is_one_line(folder: Path, monkey
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "")
     monkeypatch.delenv("WANDB_ERROR_REPORTING")  # the first line brings it back after the test
     message = r"^logger=wandb: Weights & Biases cannot be used \(.*\): run `wandb login`, or set .* WANDB_MODE=offline$"
-    with pytest.raises(UserError, match=message):
-        make_loggers(Config(logger=LoggerConfig(wandb=True)), folder)
+    refuses(message, make_loggers, Config(logger=LoggerConfig(wandb=True)), folder)
     assert not (folder / "loggers.json").exists()
     assert os.environ["WANDB_ERROR_REPORTING"] == "false"  # offline, nothing is sent

@@ -7,13 +7,13 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.data.batching import Batch
-from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training import loss as loss_module
 from seq2seq.training.loss import cross_entropy, r_drop_loss
 from seq2seq.training.module import TranslationModule
+from tests.refusing import refuses
 
 N, T, D, V, PAD = 3, 5, 8, 21, 0
 
@@ -41,9 +41,7 @@ def targets() -> Tensor:
 @pytest.mark.usefixtures("padding", "chunk")
 @pytest.mark.parametrize("bias", [None, torch.linspace(-1, 2, V)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_loss_and_gradients_equal_pytorchs_over_real_tokens(
-    targets: Tensor, smoothing: float, bias: Tensor | None
-) -> None:
+def test_loss_and_gradients_equal_pytorchs_over_real_tokens(targets, smoothing, bias):
     hidden, weight = torch.randn(N, T, D, requires_grad=True), torch.randn(V, D, requires_grad=True)
     loss, nll, tokens = cross_entropy(hidden, weight, targets, pad=PAD, smoothing=smoothing, bias=bias)
     gradients = torch.autograd.grad(3 * loss, (hidden, weight))
@@ -62,9 +60,7 @@ def test_loss_and_gradients_equal_pytorchs_over_real_tokens(
 @pytest.mark.parametrize("bias", [None, torch.linspace(-1, 2, V, dtype=torch.float64)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("alpha", [0.0, 5.0])
-def test_r_drops_loss_and_gradients_are_those_of_the_papers_formula(
-    targets: Tensor, smoothing: float, alpha: float, bias: Tensor | None
-) -> None:
+def test_r_drops_loss_and_gradients_are_those_of_the_papers_formula(targets, smoothing, alpha, bias):
     hidden = torch.randn(2 * N, T, D, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(V, D, dtype=torch.float64, requires_grad=True)
     options = {"pad": PAD, "alpha": alpha, "smoothing": smoothing, "bias": bias}
@@ -171,5 +167,4 @@ def test_tokens_count_once_and_validation_is_plain() -> None:
 
 
 def test_without_dropout_there_is_nothing_to_draw_together() -> None:
-    with pytest.raises(UserError, match=r"training.r_drop=5.0 compares two dropouts, but model.dropout"):
-        learner(5.0, dropout=0.0)
+    refuses(r"training.r_drop=5.0 compares two dropouts, but model.dropout", learner, 5.0, dropout=0.0)

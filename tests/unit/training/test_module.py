@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.data.batching import Batch, collate
-from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.module import TranslationModule
+from tests.refusing import refuses
 
 V = 23
 
@@ -141,5 +141,4 @@ def test_a_checkpoint_from_before_a_setting_existed_has_its_default() -> None:
     del checkpoint["belongs_to"]["architecture"]
     trained.on_load_checkpoint(checkpoint)
     checkpoint["belongs_to"]["architecture"] = "markov"
-    with pytest.raises(UserError, match=r"written with another architecture \(markov, now transformer\)"):
-        trained.on_load_checkpoint(checkpoint)
+    refuses(r"written with another architecture \(markov, now transformer\)", trained.on_load_checkpoint, checkpoint)

@@ -1,7 +1,5 @@
 """The precision that `auto` stands for follows from what the device multiplies quickly."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
@@ -45,9 +43,7 @@ def test_auto_asks_the_gpu(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "dtype"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
-def test_a_run_in_float32_is_tested_in_float32(
-    monkeypatch: pytest.MonkeyPatch, bundle_folder: Path, precision: str, dtype: torch.dtype
-):
+def test_a_run_in_float32_is_tested_in_float32(monkeypatch, bundle_folder, precision, dtype):
     monkeypatch.setattr("seq2seq.translate.engine.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
     encode, dtypes = Transformer.encode, set()
 

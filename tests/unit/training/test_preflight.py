@@ -5,15 +5,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from saved_runs import make_run
 
-from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
 from seq2seq.training.preflight import is_done, refuse_early
+from tests.refusing import refuses
 
 
 def resumed(folder: Path, max_steps: int) -> Config:
@@ -29,16 +28,13 @@ def resumed(folder: Path, max_steps: int) -> Config:
 )
 def test_loggers_need_their_packages(config: Config, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=message):
-        refuse_early(config)
+    refuses(message, refuse_early, config)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     refuse_early(config)
 
 
 @pytest.mark.parametrize("limit", [{"max_time": "00:01:00:00"}, {"max_epochs": 2}, {}])
-def test_a_complete_run_is_done_and_the_log_says_how_to_extend_it(
-    tmp_path: Path, limit: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_complete_run_is_done_and_the_log_says_how_to_extend_it(tmp_path, limit, caplog):
     folder = make_run(tmp_path / "done", results=6)
     config = resumed(folder, 6)
     config.trainer = TrainerConfig(max_steps=6, **limit)

@@ -40,9 +40,7 @@ def test_checkpoints_of_earlier_versions_have_the_states_of_these_names(straight
 
 
 @pytest.mark.parametrize("number", thin(range(12), [3, 8]))  # the first is a pending validation
-def test_every_checkpoint_leads_to_the_same_end(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], number: int, tmp_path: Path
-) -> None:
+def test_every_checkpoint_leads_to_the_same_end(config, data, straight, number, tmp_path):
     folder, saved, events = straight
     events_then = resume(config, data, straight, saved[number], tmp_path / "run")
     step, is_pending = int(saved[number].stem.split("-")[1]), "pending" in saved[number].name
@@ -65,16 +63,12 @@ def test_a_run_that_fails_ends_the_process_that_reads_ahead(config: Config, data
     assert not multiprocessing.active_children(), f"although {caught} still holds the trainer"
 
 
-def test_another_optimizer_is_refused(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_another_optimizer_is_refused(config, data, straight, tmp_path):
     with pytest.raises(UserError, match=r"written with another training.optimizer \(muon, now adamw\)"):
         run(changed(config, optimizer="adamw"), data, tmp_path / "run", straight[1][2])
 
 
-def test_the_time_spent_counts_on(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_the_time_spent_counts_on(config, data, straight, tmp_path):
     values = torch.load(straight[1][0], weights_only=True)
     values["callbacks"]["Budget"]["time_elapsed"]["train"] = 3599.99
     torch.save(values, tmp_path / "late.ckpt")
@@ -83,9 +77,7 @@ def test_the_time_spent_counts_on(
     assert len([event for event in events if event[0] == "train"]) <= 2
 
 
-def test_patience_is_remembered_and_a_run_out_of_it_does_not_train_on(
-    config: Config, data: PreparedData, tmp_path: Path
-) -> None:
+def test_patience_is_remembered_and_a_run_out_of_it_does_not_train_on(config, data, tmp_path):
     config = changed(config, learning_rate=0.0, patience=2, validate_every=2)  # the first validation is the best
     _, events = run(config, data, tmp_path / "straight")
     assert events[-1][:2] == ("validation", 6)
@@ -98,9 +90,7 @@ def test_patience_is_remembered_and_a_run_out_of_it_does_not_train_on(
     assert run(changed(config, patience=3), data, tmp_path / "more", paths[5])[0].global_step == 8
 
 
-def test_without_its_running_average_a_run_goes_on_as_if_it_had_never_had_one(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_without_its_running_average_a_run_goes_on_as_if_it_had_never_had_one(config, data, straight, tmp_path):
     """The average decides nothing of what is trained, so every later loss is the straight run's."""
     plain = changed(config, ema_decay=0.0, final_weights="last")
     events = resume(plain, data, straight, straight[1][4], tmp_path / "run")
@@ -112,9 +102,7 @@ def test_without_its_running_average_a_run_goes_on_as_if_it_had_never_had_one(
     assert is_same(end["optimizer_states"], expected["optimizer_states"])
 
 
-def test_the_optimizer_follows_settings_that_were_changed_on_purpose(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_the_optimizer_follows_settings_that_were_changed_on_purpose(config, data, straight, tmp_path):
     config = changed(config, weight_decay=0.25, betas=[0.8, 0.9], eps=1e-7)
     resume(config, data, straight, straight[1][4], tmp_path / "run")
     decayed, others = end_of(tmp_path / "run")["optimizer_states"][0]["param_groups"]
@@ -122,9 +110,7 @@ def test_the_optimizer_follows_settings_that_were_changed_on_purpose(
     assert all((tuple(group["betas"]), group["eps"]) == ((0.8, 0.9), 1e-7) for group in (decayed, others))
 
 
-def test_another_product_of_ranks_and_accumulation_is_refused(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_another_product_of_ranks_and_accumulation_is_refused(config, data, straight, tmp_path):
     message = r"2 batches \(1 processes × training.accumulate=2\).*set training.accumulate=2"
     with pytest.raises(UserError, match=message):
         resume(changed(config, accumulate=1), data, straight, straight[1][2], tmp_path / "run")

@@ -106,9 +106,7 @@ def test_the_picture_has_a_curve_of_each_set_and_of_the_mean(tmp_path: Path, mon
     ]
 
 
-def test_the_loss_of_each_set_is_what_the_set_alone_has(
-    config: Config, straight: tuple[Path, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_loss_of_each_set_is_what_the_set_alone_has(config, straight, tmp_path, monkeypatch):
     monkeypatch.setattr(config.data, "validation", ["general.tsv"])
     alone = validations(config, tmp_path)
     for row, of_one in zip(validated(straight[0]), alone, strict=True):

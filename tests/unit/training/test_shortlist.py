@@ -17,6 +17,7 @@ from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training import ibm_model1
 from seq2seq.training.ibm_model1 import learn_shortlist
+from tests.refusing import refuses
 from tests.toy import PAIRS
 
 SIZE = 200
@@ -64,9 +65,7 @@ def test_a_union_has_what_its_sources_need_and_is_filled_up_with_frequent_ids() 
     assert shortlist({}, list(range(SIZE))).union([]).tolist() == list(range(SIZE)), "the vocabulary is the most"
 
 
-def test_what_is_learned_are_the_best_of_model_1(
-    toy_pairs: Pairs, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_learned_are_the_best_of_model_1(toy_pairs, toy_tokenizer, monkeypatch):
     expected = reference(toy_pairs, ibm_model1._ROUNDS)
     for block in (ibm_model1._BLOCK, 300, 1):
         monkeypatch.setattr(ibm_model1, "_BLOCK", block)
@@ -88,9 +87,7 @@ def test_every_text_is_allowed_specials_frequent_ids_and_the_bytes_of_targets(to
     assert learned.always.tolist() == sorted({0, 1, 2, 3, *snow, frequent})
 
 
-def test_of_a_large_corpus_some_pairs_are_read(
-    toy_pairs: Pairs, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_large_corpus_some_pairs_are_read(toy_pairs, toy_tokenizer, monkeypatch):
     total = int((toy_pairs.lengths[:, 1] * (toy_pairs.lengths[:, 0] + 1)).sum())
     monkeypatch.setattr(ibm_model1, "_MOST", -(-total // 4))
     few = Pairs.of(*zip(*([ids.tolist() for ids in toy_pairs[i]] for i in range(0, len(toy_pairs), 4)), strict=True))
@@ -113,10 +110,8 @@ def test_a_file_comes_back_with_its_digest_and_vocabulary(tmp_path: Path) -> Non
     loaded = Shortlist.load(tmp_path / "file")
     assert loaded.digest == saved.digest
     loaded.require("mine")
-    with pytest.raises(UserError, match="belongs to another model, whose tokenizer differs: make one for this model"):
-        loaded.require("another")
-    with pytest.raises(UserError, match="cannot be written: No such file"):
-        saved.save(tmp_path / "missing" / "file")
+    refuses("belongs to another model, whose tokenizer differs: make one for this model", loaded.require, "another")
+    refuses("cannot be written: No such file", saved.save, tmp_path / "missing" / "file")
 
 
 def test_a_shortlist_that_allows_other_ids_has_another_digest() -> None:
@@ -155,15 +150,11 @@ def test_damaged_numbers_are_one_line(tmp_path: Path, name: str, value: np.ndarr
 def test_another_file_is_one_line(tmp_path: Path) -> None:
     for content in (b"", b"no shortlist", b"\x08\0\0\0\0\0\0\0" + b"{" * 8, b"\xff" * 64):
         (tmp_path / "file").write_bytes(content)
-        with pytest.raises(UserError, match="file is damaged, or no shortlist: make it with `seq2seq shortlist`"):
-            Shortlist.load(tmp_path / "file")
-    with pytest.raises(UserError, match=r"missing cannot be read \(No such file or directory\): make it with"):
-        Shortlist.load(tmp_path / "missing")
-    with pytest.raises(UserError, match=r"cannot be read|is damaged"):
-        Shortlist.load(tmp_path)
+        refuses("file is damaged, or no shortlist: make it with `seq2seq shortlist`", Shortlist.load, tmp_path / "file")
+    refuses(r"missing cannot be read \(No such file or directory\): make it with", Shortlist.load, tmp_path / "missing")
+    refuses(r"cannot be read|is damaged", Shortlist.load, tmp_path)
     save_file({"weights": np.zeros(3)}, tmp_path / "weights")
-    with pytest.raises(UserError, match="weights is no shortlist of this version"):
-        Shortlist.load(tmp_path / "weights")
+    refuses("weights is no shortlist of this version", Shortlist.load, tmp_path / "weights")
 
 
 def test_a_vmap_has_a_line_for_each_source_subword() -> None:

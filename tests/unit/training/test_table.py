@@ -2,9 +2,9 @@
 
 import csv
 import os
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,16 +42,11 @@ def test_the_rows_so_far_are_there_at_every_moment_of_resuming(folder: Path) -> 
     assert read(folder) == before
 
 
-def test_killed_while_a_column_is_added_the_rows_so_far_are_there(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_while_a_column_is_added_the_rows_so_far_are_there(folder, monkeypatch):
     before = (folder / "metrics.csv").read_bytes()
     logger = continued_table(folder)
 
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(csv.DictWriter, "writerows", killed)
+    monkeypatch.setattr(csv.DictWriter, "writerows", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         logger.log_metrics({"val_loss": 3.0}, 1)
     assert (folder / "metrics.csv").read_bytes() == before
@@ -96,9 +91,7 @@ def test_bytes_that_are_no_text_do_not_end_a_resumed_run(tmp_path: Path, text: b
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
 @pytest.mark.parametrize("name", ["metrics.csv", "results.json"])
-def test_what_is_no_file_counts_as_absent_in_lists_and_is_named_by_training(
-    tmp_path: Path, make: Callable[[Path], None], name: str
-) -> None:
+def test_what_is_no_file_counts_as_absent_in_lists_and_is_named_by_training(tmp_path, make, name):
     make(tmp_path / name)
     assert read_metrics(tmp_path) == []
     assert read_run(tmp_path, "x").state in ("nothing saved", "stopped")

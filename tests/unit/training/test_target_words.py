@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -45,9 +46,6 @@ def test_words_are_written_beside_the_prepared_text_which_stays_valid(config: Co
 def test_a_cache_that_cannot_be_written_still_gives_its_words(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = prepare(config.data, config.tokenizer).folder
 
-    def refuse(*_: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr("seq2seq.training.final_scores.write_text", refuse)
+    monkeypatch.setattr("seq2seq.training.final_scores.write_text", Mock(side_effect=PermissionError))
     assert "número" in (target_words(prepared, "es") or ())
     assert not (prepared / WORDS).exists()

@@ -7,7 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import lightning as L
 import pytest
@@ -25,9 +25,7 @@ from tests.unit.training.resuming import UPDATES, changed, losses, resume, run
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*")]
 
 
-def test_a_run_logs_and_validates_at_its_end_and_logs_before_each_validation(
-    config: Config, data: PreparedData, tmp_path: Path
-) -> None:
+def test_a_run_logs_and_validates_at_its_end_and_logs_before_each_validation(config, data, tmp_path):
     config = changed(config, max_steps=5, log_every=4, validate_every=3, checkpoint_every=1000)
     _, events = run(config, data, tmp_path)
     assert [event[:2] for event in events if event[0] == "validation"] == [("validation", 3), ("validation", 5)]
@@ -38,9 +36,7 @@ def test_a_run_logs_and_validates_at_its_end_and_logs_before_each_validation(
     assert float(rows[0]["seconds"]) > 0
 
 
-def test_a_run_that_a_signal_stops_is_saved_and_not_validated(
-    config: Config, data: PreparedData, tmp_path: Path
-) -> None:
+def test_a_run_that_a_signal_stops_is_saved_and_not_validated(config, data, tmp_path):
     class Interrupt(L.Callback):
         def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
             if trainer.fit_loop.total_batch_idx == 1:
@@ -73,9 +69,7 @@ def test_minutes_are_counted_from_the_last_save(config: Config, tmp_path: Path) 
     assert saved == [75, 150]
 
 
-def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(config, data, straight, tmp_path):
     """Losses and BLEU cannot be told apart by their numbers."""
     newest = straight[1][8]  # of update 9; two are the best
     fewer = changed(config, keep_last=1, validate_every=10, keep_best=1)
@@ -87,9 +81,7 @@ def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(
     assert all("-val_bleu=" in name for name in best)
 
 
-def test_a_missing_second_name_is_given_on_resume(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_a_missing_second_name_is_given_on_resume(config, data, straight, tmp_path):
     """Killed after the last checkpoint was written and before it got its second name as one of the best."""
     (tmp_path / "run/checkpoints").mkdir(parents=True)
     newest = Path(shutil.copy(straight[1][11], tmp_path / "run/checkpoints/step=0000011.ckpt"))
@@ -98,9 +90,7 @@ def test_a_missing_second_name_is_given_on_resume(
     assert [path.exists() for path in best if "step=0000011" in path.name] == [True]
 
 
-def test_a_validation_writes_one_file_and_gives_it_a_second_name(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_validation_writes_one_file_and_gives_it_a_second_name(config, data, tmp_path, monkeypatch):
     """Only the last validation is followed by a second write, of what it decided."""
     written: list[str] = []
     write = DurableIO.save_checkpoint
@@ -117,17 +107,13 @@ def test_a_validation_writes_one_file_and_gives_it_a_second_name(
     assert all(path.samefile(tmp_path / "checkpoints" / f"{path.name[5:17]}.ckpt") for path in best)
 
 
-def test_a_run_killed_in_its_last_validation_can_be_given_more_updates(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_a_run_killed_in_its_last_validation_can_be_given_more_updates(config, data, straight, tmp_path):
     events = resume(changed(config, max_steps=UPDATES + 2), data, straight, straight[1][10], tmp_path / "run")
     assert [step for kind, step, _ in events if kind == "validation"] == [11, 12, 13]
     assert [step for kind, step, _ in events if kind == "train"][::2] == [12, 13]
 
 
-def test_a_due_validation_is_made_although_validate_every_was_changed(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_a_due_validation_is_made_although_validate_every_was_changed(config, data, straight, tmp_path):
     """Killed after the checkpoint that precedes a validation, or after the validation: its result is not lost."""
     newest = straight[1][7]  # after update 8, validation pending
     events = resume(changed(config, validate_every=5), data, straight, newest, tmp_path / "run")
@@ -168,9 +154,7 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monk
     assert events == [path.stat().st_ino, path, tmp_path.stat().st_ino]
 
 
-def test_a_second_name_leaves_no_draft_also_without_hard_links_or_on_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_name_leaves_no_draft_also_without_hard_links_or_on_a_full_disk(tmp_path, monkeypatch):
     saved, best = tmp_path / "step=0000008.ckpt", tmp_path / "best-step=0000008.ckpt"
     saved.write_bytes(b"weights")
 
@@ -183,14 +167,11 @@ def test_a_second_name_leaves_no_draft_also_without_hard_links_or_on_a_full_disk
         assert best.samefile(saved)
     best.unlink()
 
-    def refuse(*_: Any, **__: Any) -> None:
-        raise OSError(errno.EPERM, "no links here")
-
     def fill(source: Path, target: Path, **_: Any) -> None:
         Path(target).write_bytes(b"wei")
         raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EPERM, "no links here")))
     link(saved, best)
     assert not best.samefile(saved)
     monkeypatch.setattr("shutil.copyfile", fill)

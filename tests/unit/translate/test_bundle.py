@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.data import TokenizerConfig
@@ -17,6 +16,7 @@ from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, BundleConfig, load_bundle, save_bundle
+from tests.refusing import refuses
 
 TEXTS = [
     f"The {a} {b} is {c}." for a in ("red", "big", "old") for b in ("dog", "cat", "house") for c in ("here", "new")
@@ -69,13 +69,10 @@ def full(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("operation", ["seq2seq.translate.bundle.save_file", "pathlib.Path.rename"])
-def test_a_failed_save_leaves_the_bundle_as_before(
-    bundle: Bundle, folder: Path, monkeypatch: pytest.MonkeyPatch, operation: str
-) -> None:
+def test_a_failed_save_leaves_the_bundle_as_before(bundle, folder, monkeypatch, operation):
     with monkeypatch.context() as patched:
         patched.setattr(operation, full)
-        with pytest.raises(UserError, match=r"model: No space left on device"):
-            save_bundle(folder, bundle, "# New\n")
+        refuses(r"model: No space left on device", save_bundle, folder, bundle, "# New\n")
     assert (folder / "README.md").read_text() == "# A card\n"
     load_bundle(folder)
     save_bundle(folder, bundle, "# Another card\n")
@@ -83,9 +80,7 @@ def test_a_failed_save_leaves_the_bundle_as_before(
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
-def test_a_bundle_written_again_keeps_what_others_put_there_and_no_file_of_the_model_before(
-    bundle: Bundle, folder: Path
-) -> None:
+def test_a_bundle_written_again_keeps_what_others_put_there_and_no_file_of_the_model_before(bundle, folder):
     (folder / "ct2").mkdir()
     of_others, of_a_model = (
         ("shortlist.bin", ".notes", "ct2/model.bin"),
@@ -100,27 +95,22 @@ def test_a_bundle_written_again_keeps_what_others_put_there_and_no_file_of_the_m
 
 
 def test_what_is_not_whole_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no model at .*nowhere: give a bundle's folder, or train one"):
-        load_bundle(tmp_path / "nowhere")
+    refuses(r"no model at .*nowhere: give a bundle's folder, or train one", load_bundle, tmp_path / "nowhere")
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights[:-1])
-    with pytest.raises(UserError, match=r"model.safetensors is damaged"):
-        load_bundle(folder)
+    refuses(r"model.safetensors is damaged", load_bundle, folder)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(UserError, match=r"not a whole model: model.safetensors is missing"):
-        load_bundle(folder)
+    refuses(r"not a whole model: model.safetensors is missing", load_bundle, folder)
 
 
 def test_the_files_of_another_model_are_refused(folder: Path) -> None:
     weights = (folder / "model.safetensors").read_bytes()
     save_file({f"h.{i}.weight": torch.zeros(3, 5) for i in range(9)}, folder / "model.safetensors")
-    with pytest.raises(UserError, match=r"does not belong to its config.json: decoder_layers.*missing"):
-        load_bundle(folder)
+    refuses(r"does not belong to its config.json: decoder_layers.*missing", load_bundle, folder)
     (folder / "model.safetensors").write_bytes(weights)
     other = train_tokenizer([text.replace("dog", "cow") for text in TEXTS], TokenizerConfig(vocab_size=280))
     (folder / "tokenizer.model").write_bytes(other.model_bytes)
-    with pytest.raises(UserError, match="not the tokenizer that this model was trained with"):
-        load_bundle(folder)
+    refuses("not the tokenizer that this model was trained with", load_bundle, folder)
 
 
 def change(folder: Path, **values: object) -> None:
@@ -142,8 +132,7 @@ def change(folder: Path, **values: object) -> None:
 )
 def test_a_foreign_or_malicious_config_is_refused(folder: Path, values: dict[str, object], message: str) -> None:
     change(folder, **values)
-    with pytest.raises(UserError, match=message):
-        load_bundle(folder)
+    refuses(message, load_bundle, folder)
 
 
 def test_a_retired_setting_of_an_older_version_is_left_out_if_it_was_off(bundle: Bundle, folder: Path) -> None:
@@ -152,8 +141,7 @@ def test_a_retired_setting_of_an_older_version_is_left_out_if_it_was_off(bundle:
     assert load_bundle(folder).config == bundle.config
     for key, value in (("coverage_penalty", 0.3), ("repetition_penalty", 1.2), ("groups", 2)):
         change(folder, search={**search, key: value})
-        with pytest.raises(UserError, match=rf"^.*json: search.{key}={value} is not known to this version: set it to "):
-            load_bundle(folder)
+        refuses(rf"^.*json: search.{key}={value} is not known to this version: set it to ", load_bundle, folder)
 
 
 @pytest.mark.parametrize("architecture", ["transformer", "recurrent"])
@@ -161,8 +149,7 @@ def test_sizes_are_held_against_the_weights_before_memory_is_taken(folder: Path,
     """So wide a network has matrices of a terabyte, which no machine of ours could even begin to fill."""
     sizes = {"d_model": 1 << 18, "num_encoder_layers": 1, "num_decoder_layers": 1}
     change(folder, architecture=f"seq2seq-{architecture}", model=sizes)
-    with pytest.raises(UserError, match=r"does not belong to its config.json: .*, config.json wants \("):
-        load_bundle(folder)
+    refuses(r"does not belong to its config.json: .*, config.json wants \(", load_bundle, folder)
 
 
 def test_a_bundle_keeps_a_changed_architecture(bundle: Bundle, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from seq2seq.translate.engine import Engine
 from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS, Segmenter
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Text
+from tests.refusing import refuses
 from tests.unit.conftest import GOLDEN
 
 TEXTS = ["The cat drank the milk.", "Ella ve.", "A dog sees a blue ball!", "¿Quién quiere la leche?", "niños"]
@@ -60,8 +61,7 @@ def test_impossible_requests_are_refused(translator):
         with pytest.raises(UserError, match=f"{named} do not go together: leave out all but one"):
             translator.translate(["Ella ve."], glossary=glossary, **changes)
     for text, banned in ((Text("Ella ve.", phrases=[" "]), []), (Text("Ella ve."), [""])):
-        with pytest.raises(UserError, match=r"the phrase '.*' is empty: leave it out"):
-            translator.translate([text], banned=banned)
+        refuses(r"the phrase '.*' is empty: leave it out", translator.translate, [text], banned=banned)
 
 
 def tokens_of(translations):
@@ -176,5 +176,4 @@ def test_an_engine_that_only_searches_cannot_align(translator):
 
     searcher = Translator(Searcher(), translator.tokenizer, search=translator.search)
     assert searcher.translate(TEXTS) == translator.translate(TEXTS)
-    with pytest.raises(UserError, match="cannot score given translations: use the pytorch engine"):
-        searcher.translate_nbest(TEXTS, 1, align=True)
+    refuses("cannot score given translations: use the pytorch engine", searcher.translate_nbest, TEXTS, 1, align=True)

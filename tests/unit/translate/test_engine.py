@@ -14,6 +14,7 @@ from seq2seq.translate.bundle import load_bundle
 from seq2seq.translate.engine import Engine
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Text
+from tests.refusing import refuses
 from tests.thin import thin
 from tests.unit.searches import NEEDS_COMPILER, random_model
 
@@ -30,8 +31,7 @@ def test_a_search_inside_another_needs_only_the_memory_that_the_other_leaves(ech
             model.room = 20  # what the outer search leaves
             translations.append(echo.translate(TEXTS[4:] * 3))
             model.room = 10
-            with pytest.raises(UserError, match="does not fit into the memory of cpu: try again when the other search"):
-                echo.translate(TEXTS)
+            refuses("does not fit into the memory of cpu: try again when the other search", echo.translate, TEXTS)
 
     echo.translate_nbest(["la leche"], 1, on_progress=search_inside)
     assert translations == [TEXTS[4:] * 3]
@@ -87,8 +87,7 @@ def test_damaged_weights_are_reported_as_such_whatever_rules_there_are(bundle_fo
     translator = Translator(bundle.model, bundle.tokenizer, search=bundle.config.search, compiles=compiles)
     text = Text("The cat.", changes.get("prefix", ""), changes.get("phrases", ()))
     options = {name: value for name, value in changes.items() if name not in ("prefix", "phrases")}
-    with pytest.raises(UserError, match=r"not numbers \(NaN\): its weights are damaged"):
-        translator.translate([text], max_length=8, **options)
+    refuses(r"not numbers \(NaN\): its weights are damaged", translator.translate, [text], max_length=8, **options)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])

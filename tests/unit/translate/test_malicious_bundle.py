@@ -7,6 +7,7 @@ import resource
 import shutil
 import struct
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -122,13 +123,8 @@ def test_absurd_tensors_in_the_weights_header_are_refused(forged: Path, dtype: s
 
 
 @pytest.mark.parametrize("error", [RuntimeError("unable to mmap 6 TB: Cannot allocate memory"), MemoryError()])
-def test_weights_that_do_not_fit_into_memory_are_refused(
-    forged: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def load(path: Path) -> None:
-        raise error
-
-    monkeypatch.setattr("seq2seq.translate.bundle.load_file", load)
+def test_weights_that_do_not_fit_into_memory_are_refused(forged, monkeypatch, error):
+    monkeypatch.setattr("seq2seq.translate.bundle.load_file", Mock(side_effect=error))
     refuse(forged, r"model.safetensors does not fit into memory \(.+\): use a machine with more")
 
 

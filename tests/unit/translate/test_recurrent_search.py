@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.decoders import Ensemble
 from seq2seq.model.encoder_decoder import EncoderDecoder
@@ -20,6 +19,7 @@ from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.translate.engine import Engine
 from seq2seq.translate.translator import Translator
+from tests.refusing import refuses
 
 V = 7  # of which 3 can be produced: not PAD, UNK, BOS and EOS
 SOURCES = [[4, 5, 6, 5], [6], [5, 4], [4, 4, 6, 6, 5, 4], []]
@@ -90,8 +90,7 @@ def test_other_programs_refuse_it_in_one_line(tmp_path: Path, package: str, name
     pytest.importorskip(package, reason=f"{package} is not installed")
     export = getattr(importlib.import_module(f"seq2seq.apps.exchange.{name}"), f"export_{name}")
     message = "^[^\n]*architecture=recurrent: CTranslate2 and Hugging Face have no such[^\n]*$"
-    with pytest.raises(UserError, match=message):
-        export(tmp_path / "model", tmp_path / "export")
+    refuses(message, export, tmp_path / "model", tmp_path / "export")
     assert not (tmp_path / "export").exists()
 
 

@@ -50,9 +50,7 @@ SHORT = SearchConfig(beam=3, max_length_ratio=0.0, max_length_offset=8, batch_to
 
 @pytest.mark.parametrize("name", thin(NAMES, ["beam", "rules", "prefix"]))
 @pytest.mark.parametrize(("model", "compiles"), thin([*TEXTBOOK, *COMPILED], [TEXTBOOK[0], TEXTBOOK[4], COMPILED[1]]))
-def test_a_shortlist_of_the_whole_vocabulary_changes_no_token_and_no_score(
-    model: str, compiles: Compile, name: str
-) -> None:
+def test_a_shortlist_of_the_whole_vocabulary_changes_no_token_and_no_score(model, compiles, name):
     made, banned = MODELS[model](), BANNED.get(name, ())
     expected = search(made, name, compiles, banned=banned)
     assert search(made, name, compiles, shortlist_of(list(range(VOCAB_SIZE))), banned) == expected

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import seq2seq
-from seq2seq import Text, Translator, UserError
+from seq2seq import Text, Translator
 from seq2seq.translate.bundle import load_bundle
+from tests.refusing import refuses
 
 TEXTS = ["The cat drank the milk.", "Ella ve."]
 
@@ -66,8 +67,7 @@ def test_texts_may_come_from_anything_to_iterate_over(translator):
 )
 @pytest.mark.usefixtures("unchecked")
 def test_what_has_the_wrong_type_or_name_is_refused(translator, call, message):
-    with pytest.raises(UserError, match=message):
-        call(translator)
+    refuses(message, call, translator)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -99,8 +99,7 @@ def test_what_is_no_model_is_refused(folder, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "exported").mkdir()
     (tmp_path / "exported" / "config.json").write_text('{"architectures": ["MarianMTModel"]}')
-    with pytest.raises(UserError, match=message):
-        Translator.load(folder)
+    refuses(message, Translator.load, folder)
 
 
 def test_a_translator_tells_its_languages_size_and_device(bundle_folder, translator):

@@ -15,6 +15,7 @@ from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import load_bundle, save_bundle
 from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS
 from seq2seq.translate.translator import Translator
+from tests.refusing import refuses
 
 
 def test_translations_come_in_the_order_of_their_texts_whatever_the_lengths(echo):
@@ -84,18 +85,15 @@ def test_progress_counts_every_text_once(echo):
     ],
 )
 def test_settings_out_of_range_are_refused(echo, settings, message):
-    with pytest.raises(UserError, match=message):
-        echo.translate(TEXTS, **settings)
-    with pytest.raises(UserError, match=r"n_best=4 needs a beam of at least as many \(beam=3\)"):
-        echo.translate_nbest(TEXTS, 4)
+    refuses(message, echo.translate, TEXTS, **settings)
+    refuses(r"n_best=4 needs a beam of at least as many \(beam=3\)", echo.translate_nbest, TEXTS, 4)
 
 
 def test_a_gpu_that_is_not_there_is_refused_before_anything_is_read(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="device cuda is asked for but no CUDA device is there: use cpu or install"):
         Translator.load(tmp_path, "cuda")
-    with pytest.raises(UserError, match="device 'tpu' is not known: use cpu, cuda, cuda:N or auto"):
-        Translator.load(tmp_path, "tpu")
+    refuses("device 'tpu' is not known: use cpu, cuda, cuda:N or auto", Translator.load, tmp_path, "tpu")
 
 
 def test_a_loaded_bundle_brings_its_settings_and_languages(translator):

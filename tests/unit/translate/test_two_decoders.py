@@ -1,15 +1,16 @@
 """The compiled step computes what the textbook computes: the same translations and scores, in every search."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
-from seq2seq.errors import UserError
 from seq2seq.model.decoders import Ensemble
 from seq2seq.settings.search import SearchConfig
 from seq2seq.translate import engine
 from seq2seq.translate.engine import Engine
+from tests.refusing import refuses
 from tests.thin import thin
 from tests.unit.searches import MODERN, SEARCHES, assert_alike, random_model, search, sources
 
@@ -33,14 +34,9 @@ def test_an_ensemble_of_compiled_members_translates_like_one_of_textbooks() -> N
 
 def test_a_model_that_cannot_be_compiled_is_refused_only_if_compilation_is_requested() -> None:
     assert list(Engine(random_model(), "cpu", torch.bfloat16).search(sources("beam"), SHORT, 1))
-    with pytest.raises(UserError, match="--compile on is for"):
-        Engine(random_model(), "cpu", torch.bfloat16, compiles="on")
+    refuses("--compile on is for", Engine, random_model(), "cpu", torch.bfloat16, compiles="on")
 
 
 def test_a_model_that_does_not_fit_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise torch.OutOfMemoryError("out of memory")
-
-    monkeypatch.setattr(engine, "decoder_for_search", fail)
-    with pytest.raises(UserError, match="the model does not fit into the memory of cpu: use another device"):
-        search(random_model(), "beam")
+    monkeypatch.setattr(engine, "decoder_for_search", Mock(side_effect=torch.OutOfMemoryError("out of memory")))
+    refuses("the model does not fit into the memory of cpu: use another device", search, random_model(), "beam")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,6 +15,7 @@ from seq2seq.apps.distributed import bulk
 from seq2seq.cli.shared import ray_workers
 from seq2seq.errors import UserError
 from seq2seq.storage.output import count_lines, output_folder
+from tests.refusing import refuses
 
 if TYPE_CHECKING:
     from seq2seq.apps.distributed.ray_workers import RayWorkers
@@ -24,9 +26,7 @@ pytestmark = [
 ]
 
 
-def test_a_mistake_is_one_line_and_a_failure_can_be_gone_on_from(
-    workers: "RayWorkers", tmp_path: Path, capfd: pytest.CaptureFixture[str]
-):
+def test_a_mistake_is_one_line_and_a_failure_can_be_gone_on_from(workers, tmp_path, capfd):
     (tmp_path / "a").write_bytes(b"x\n\xff\n")
     with pytest.raises(UserError, match=r"a:2 is not UTF-8 \(byte 0xff at column 1\)"):
         list(workers.map_with(lambda: count_lines, [tmp_path / "a"], workers=1, num_cpus=0))
@@ -38,9 +38,7 @@ def test_a_mistake_is_one_line_and_a_failure_can_be_gone_on_from(
     assert capfd.readouterr().err == ""
 
 
-def test_actors_make_their_function_once_and_tasks_are_listed_when_they_are_needed(
-    workers: "RayWorkers", tmp_path: Path
-):
+def test_actors_make_their_function_once_and_tasks_are_listed_when_they_are_needed(workers, tmp_path):
     """Two of the three actors have room in the cluster."""
     listed = list[int]()
 
@@ -98,22 +96,19 @@ def test_bulk_translation_by_actors_is_that_of_one_process(workers: "RayWorkers"
 def test_no_cluster_at_an_address_is_one_line(monkeypatch: pytest.MonkeyPatch):
     ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
-    def refuse(**_: object) -> None:
-        raise ConnectionError("Please specify.\nCould not find any running Ray instance.\n")
-
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", refuse)
+    monkeypatch.setattr(
+        ray, "init", Mock(side_effect=ConnectionError("Please specify.\nCould not find any running Ray instance.\n"))
+    )
     workers: Any = ray_workers("auto")
-    with pytest.raises(UserError, match=r"--ray auto: no Ray cluster there \(Could not .*\); try --ray local"):
-        workers.__enter__()
+    refuses(r"--ray auto: no Ray cluster there \(Could not .*\); try --ray local", workers.__enter__)
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "seq2seq.apps.distributed.ray_workers", raising=False)
     assert ray_workers(None) is None
-    with pytest.raises(UserError, match=r"^this needs the package ray: pip install -e '.*\[ray\]'$"):
-        ray_workers("local")
+    refuses(r"^this needs the package ray: pip install -e '.*\[ray\]'$", ray_workers, "local")
 
 
 def test_the_command_works_on_a_cluster(workers: "RayWorkers", seq2seq: Any, tmp_path: Path, bundle_folder: Path):

@@ -36,9 +36,7 @@ def test_several_processes_translate_as_one_does(bundle_folder: Path, compiles: 
     assert [hypothesis.score for best in translations for hypothesis in best] == pytest.approx(scores, rel=1e-5)
 
 
-def test_a_process_that_dies_while_another_starts_is_one_line(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_dies_while_another_starts_is_one_line(translator, monkeypatch):
     # what the executor raises if it closes its pipes, because a process died, while the next is being started
     monkeypatch.setattr(ProcessPoolExecutor, "submit", Mock(side_effect=OSError("handle is closed")))
     with pytest.raises(UserError, match="one of 2 processes died, perhaps"):

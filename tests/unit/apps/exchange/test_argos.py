@@ -8,6 +8,7 @@ import pytest
 
 from seq2seq.errors import UserError
 from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
+from tests.refusing import refuses
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
@@ -66,8 +67,7 @@ def test_its_translations_are_those_of_the_engine(package: Path, tmp_path: Path)
 def test_what_a_package_cannot_hold_is_refused_and_leaves_no_file(package: Path, tmp_path: Path):
     with pytest.raises(UserError, match=r"model.zip does not end in .argosmodel: give --output NAME.argosmodel"):
         export_argos(BUNDLE, tmp_path / "model.zip")
-    with pytest.raises(UserError, match="is there already"):
-        export_argos(BUNDLE, package)
+    refuses("is there already", export_argos, BUNDLE, package)
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
         export_argos(BUNDLE, tmp_path / "file" / "a.argosmodel")
@@ -76,6 +76,5 @@ def test_what_a_package_cannot_hold_is_refused_and_leaves_no_file(package: Path,
     save_bundle(two, Bundle(bundle.model, bundle.tokenizer, bundle.config), "card")
     (two / "tokenizer.model").rename(two / "source.model")
     (two / "target.model").write_bytes((two / "source.model").read_bytes())
-    with pytest.raises(UserError, match="has a tokenizer for each language"):
-        export_argos(two, tmp_path / "two.argosmodel")
+    refuses("has a tokenizer for each language", export_argos, two, tmp_path / "two.argosmodel")
     assert {path.name for path in tmp_path.iterdir()} == {"file", "two"}

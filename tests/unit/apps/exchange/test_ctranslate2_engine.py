@@ -13,6 +13,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
 from seq2seq.translate.engine import Engine
+from tests.refusing import refuses
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
@@ -153,8 +154,7 @@ def test_an_export_has_the_bundles_settings_and_tokenizer(bundle_folder, tokeniz
     ],
 )
 def test_what_ctranslate2_would_compute_otherwise_is_refused(export, changes, message):
-    with pytest.raises(UserError, match=message):
-        search(export.engine, [Source([5] * 13)], replace(GREEDY, **changes))
+    refuses(message, search, export.engine, [Source([5] * 13)], replace(GREEDY, **changes))
     with pytest.raises(UserError, match="phrases that must appear are not known to CTranslate2"):
         search(export.engine, [Source([5, 6], phrases=[[7]])], GREEDY)
 
@@ -179,15 +179,13 @@ def test_a_translation_begins_with_the_prefix(export):
 def test_a_gpu_that_is_not_there_is_refused(bundle_folder, tmp_path, monkeypatch):
     export_ctranslate2(bundle_folder, tmp_path / "export")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="device cuda:1 is asked for but no CUDA device is there"):
-        load_export(tmp_path / "export", "cuda:1")
+    refuses("device cuda:1 is asked for but no CUDA device is there", load_export, tmp_path / "export", "cuda:1")
     monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 2)  # by PyTorch, there is none
     assert load_export(tmp_path / "export", "auto").device.type == "cpu"
 
 
 def test_a_bundle_is_no_export(bundle_folder):
-    with pytest.raises(UserError, match=r"is no export for CTranslate2 \(bundle.json is missing\)"):
-        load_export(bundle_folder, "cpu")
+    refuses(r"is no export for CTranslate2 \(bundle.json is missing\)", load_export, bundle_folder, "cpu")
 
 
 def rewritten(name, change):

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from seq2seq.apps.exchange.export import export_bundle, write_card
 from seq2seq.errors import UserError
 from seq2seq.translate.bundle import load_bundle
+from tests.refusing import refuses
 
 CARD = """---
 library_name: {library}
@@ -59,13 +60,10 @@ def test_a_card_that_is_no_text_is_kept_as_far_as_it_is_text_and_an_endless_one_
     assert text.startswith("caf\ufffd\n\n## Use with another\n\nusage\n\nanother masks no strings")
     assert text.endswith("keeps them.\n\n## Data\n")
     os.truncate(card, 10**12)
-    with pytest.raises(UserError, match=r"README.md has 1,000,000,000,000 bytes"):
-        write_card(tmp_path / "bundle", tmp_path, "another", "usage\n")
+    refuses(r"README.md has 1,000,000,000,000 bytes", write_card, tmp_path / "bundle", tmp_path, "another", "usage\n")
 
 
-def test_a_bundle_in_half_precision_has_the_same_settings_and_nearly_the_same_weights(
-    bundle_folder: Path, tmp_path: Path
-):
+def test_a_bundle_in_half_precision_has_the_same_settings_and_nearly_the_same_weights(bundle_folder, tmp_path):
     folder = Path(shutil.copytree(bundle_folder, tmp_path / "whole"))
     export_bundle(folder, tmp_path / "half", "float16")
     weights = "model.safetensors"
@@ -80,6 +78,5 @@ def test_a_bundle_in_half_precision_has_the_same_settings_and_nearly_the_same_we
     large = load_file(folder / weights)
     large["embedding.weight"].fill_(7e4)
     save_file(large, folder / weights)
-    with pytest.raises(UserError, match=r"weights above 65,504, .* keep float32"):
-        export_bundle(folder, tmp_path / "inf", "float16")
+    refuses(r"weights above 65,504, .* keep float32", export_bundle, folder, tmp_path / "inf", "float16")
     assert not (tmp_path / "inf").exists()

@@ -14,9 +14,9 @@ from seq2seq.apps.exchange.huggingface_files import (
     read_tokenizers,
     write_tokenizers,
 )
-from seq2seq.errors import UserError
 from seq2seq.text.tokenizer import EOS, PAD, UNK
 from seq2seq.text.vocabulary import Tokenizers
+from tests.refusing import refuses
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 TATOEBA = Path(__file__).parents[5] / "shared/data/tatoeba/test.tsv"
@@ -103,8 +103,7 @@ def test_a_damaged_vocabulary_is_refused_by_name(tmp_path: Path, message: str):
         (tmp_path / name).unlink()
     else:
         (tmp_path / name).write_text(content)
-    with pytest.raises(UserError, match=message):
-        ours(tmp_path)
+    refuses(message, ours, tmp_path)
 
 
 def test_the_start_mark_that_is_exported_is_of_the_target_side(tmp_path: Path):

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.errors import UserError
 from seq2seq.text.tokenizer import BOS, EOS, PAD
+from tests.refusing import refuses
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -53,5 +53,4 @@ def test_converting_there_and_back_changes_no_weight(random_model, has_bias: boo
     ],
 )
 def test_a_style_that_marian_has_not_is_refused_by_name(random_model, style, message):
-    with pytest.raises(UserError, match=re.escape(message)):
-        to_marian(random_model(VOCAB, **style))
+    refuses(re.escape(message), to_marian, random_model(VOCAB, **style))

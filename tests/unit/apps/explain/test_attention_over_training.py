@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from PIL import Image
 
 from seq2seq.apps.explain.explanation import Explanation, explain
 from seq2seq.apps.explain.picture import Moment, _draw, animate, make_moment, write_over_page
-from seq2seq.errors import UserError
+from tests.refusing import refuses
 
 TEXT, TARGET = "The cat sees a blue ball.", "El gato <b>ve</b> una bola."
 
@@ -46,9 +45,7 @@ def test_the_page_holds_every_moment_and_no_markup(explanation: Explanation, mom
     assert "<b>ve" not in page
 
 
-def test_the_picture_has_a_frame_for_each_moment_and_stays_on_the_last(
-    explanation: Explanation, moments: list[Moment], tmp_path: Path
-) -> None:
+def test_the_picture_has_a_frame_for_each_moment_and_stays_on_the_last(explanation, moments, tmp_path):
     animate(explanation, moments, tmp_path / "over.gif")
     with Image.open(tmp_path / "over.gif") as picture:
         assert getattr(picture, "n_frames") == 2  # noqa: B009  (of GIFs alone)
@@ -62,9 +59,7 @@ def test_the_picture_has_a_frame_for_each_moment_and_stays_on_the_last(
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_long_translation_and_letters_that_the_font_lacks_fit_into_the_picture(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_long_translation_and_letters_that_the_font_lacks_fit_into_the_picture(monkeypatch):
     drawn: list[Figure] = []
     save = Figure.savefig
 
@@ -84,5 +79,4 @@ def test_a_long_translation_and_letters_that_the_font_lacks_fit_into_the_picture
 
 def test_a_model_without_cross_attention_has_nothing_to_show(explanation: Explanation) -> None:
     object.__setattr__(blind := Explanation(**vars(explanation)), "by_word", {**explanation.by_word, "cross": []})
-    with pytest.raises(UserError, match="no cross-attention to show"):
-        make_moment(blind, 1, None, "")
+    refuses("no cross-attention to show", make_moment, blind, 1, None, "")

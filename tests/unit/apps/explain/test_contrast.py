@@ -6,8 +6,8 @@ import pytest
 
 from seq2seq.apps.explain.explanation import make_subject
 from seq2seq.apps.explain.interventions import Interventions, changed, contrast
-from seq2seq.errors import UserError
 from seq2seq.translate.translator import Translator
+from tests.refusing import refuses
 
 SOURCE, TARGET = "The cat sees the milk.", "El gato ve la leche."
 
@@ -41,9 +41,6 @@ def test_evidence_is_what_a_hidden_word_takes_away(golden: Translator) -> None:
 
 def test_what_is_no_word_is_refused(golden: Translator) -> None:
     subject = make_subject(golden, SOURCE, TARGET)
-    with pytest.raises(UserError, match="word=5: the translation has words 0 to 4"):
-        contrast(golden, subject, 5, "come")
-    with pytest.raises(UserError, match="'un gato' is not one word: give a single one"):
-        contrast(golden, subject, 1, "un gato")
-    with pytest.raises(UserError, match="the other word is empty: give one with words"):
-        contrast(golden, subject, 1, " ")
+    refuses("word=5: the translation has words 0 to 4", contrast, golden, subject, 5, "come")
+    refuses("'un gato' is not one word: give a single one", contrast, golden, subject, 1, "un gato")
+    refuses("the other word is empty: give one with words", contrast, golden, subject, 1, " ")

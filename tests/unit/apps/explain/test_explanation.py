@@ -24,6 +24,7 @@ from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, UNK
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Translation
+from tests.refusing import refuses
 
 TEXT = "The cat sees a blue ball."
 
@@ -149,22 +150,16 @@ def test_the_last_layer_but_one_aligns(untrained):
 
 @pytest.mark.parametrize("text", ["", "  \t", "\u200b"])
 def test_an_empty_sentence_is_refused(golden, text):
-    with pytest.raises(UserError, match="the sentence is empty: give one with words"):
-        explain(golden, text)
-    with pytest.raises(UserError, match="the target is empty: give one with words"):
-        explain(golden, TEXT, text)
+    refuses("the sentence is empty: give one with words", explain, golden, text)
+    refuses("the target is empty: give one with words", explain, golden, TEXT, text)
 
 
 @pytest.mark.slow
 def test_the_error_for_a_long_text_names_the_limit(golden):
     long = "leche " * MAX_SUBWORDS
     limit = MAX_SUBWORDS - 1
-    with pytest.raises(
-        UserError, match=rf"the sentence has \d+ subwords, and attention is shown for at most {limit}: sh"
-    ):
-        explain(golden, long)
-    with pytest.raises(UserError, match=r"the target has \d+ subwords"):
-        explain(golden, TEXT, long)
+    refuses(rf"the sentence has \d+ subwords, and attention is shown for at most {limit}: sh", explain, golden, long)
+    refuses(r"the target has \d+ subwords", explain, golden, TEXT, long)
     with pytest.raises(UserError, match=r"the model's translation has \d+ subwords"):
         explain(
             golden, TEXT, settings=SearchConfig(min_length=MAX_SUBWORDS, max_length_offset=MAX_SUBWORDS + 5, beam=1)

@@ -8,11 +8,11 @@ import torch
 
 from seq2seq.apps.explain.explanation import explain, require_transformer
 from seq2seq.apps.explain.interventions import Interventions, changed, rank_heads
-from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.translate.translator import Translator
+from tests.refusing import refuses
 from tests.unit.apps.explain.conftest import GOLDEN
 from tests.unit.searches import NEEDS_COMPILER
 
@@ -65,9 +65,7 @@ def off_by_hand(part: str, layer: int, channels: slice) -> Callable[[Transformer
 
 
 @pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
-def test_a_head_that_is_off_has_zeros_in_the_output_projection(
-    translator: Translator, model: Transformer, part: str
-) -> None:
+def test_a_head_that_is_off_has_zeros_in_the_output_projection(translator, model, part):
     expected = zeroed(model, off_by_hand(part, 1, slice(8, 12)))
     assert torch.allclose(output(change(translator, f"{part}.2.head.3")), expected, atol=1e-6)
     assert not torch.allclose(output(model), expected, atol=1e-3)
@@ -175,22 +173,17 @@ def test_a_compiled_search_is_changed_like_any_other() -> None:
         ([], [], float("nan"), r"^the temperature nan must be from 0.001 to 1000$"),
     ],
 )
-def test_a_wrong_name_is_refused_and_changes_nothing(
-    translator: Translator, model: Transformer, names: list[str], average: list[str], temperature: float, message: str
-) -> None:
+def test_a_wrong_name_is_refused_and_changes_nothing(translator, model, names, average, temperature, message):
     usual = output(model)
-    with pytest.raises(UserError, match=message):
-        changed(translator, Interventions(names, average, temperature))
+    refuses(message, changed, translator, Interventions(names, average, temperature))
     assert torch.equal(output(model), usual)
 
 
 def test_an_lstm_has_no_heads_to_change(golden: Translator) -> None:
     config = ModelConfig(architecture="recurrent", d_model=8, num_encoder_layers=1, num_decoder_layers=1)
     lstm = Translator(build_model(config, golden.tokenizer.source.vocab_size), golden.tokenizer)
-    with pytest.raises(UserError, match=r"^only a Transformer has heads: this is model.architecture=recurrent$"):
-        changed(lstm, Interventions())
-    with pytest.raises(UserError, match=r"^only a Transformer has heads"):
-        rank_heads(lstm, [(SENTENCE, TARGET)])
+    refuses(r"^only a Transformer has heads: this is model.architecture=recurrent$", changed, lstm, Interventions())
+    refuses(r"^only a Transformer has heads", rank_heads, lstm, [(SENTENCE, TARGET)])
 
 
 @pytest.mark.slow
@@ -210,5 +203,4 @@ def test_heads_are_ranked_by_the_score_of_a_translation_without_them(golden: Tra
 
     without = changed(golden, Interventions(without=[best.name]))
     assert best.loss == pytest.approx(mean(golden) - mean(without), abs=1e-5)
-    with pytest.raises(UserError, match="is empty"):
-        rank_heads(golden, [("", TARGET)])
+    refuses("is empty", rank_heads, golden, [("", TARGET)])

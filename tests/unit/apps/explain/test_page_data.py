@@ -6,9 +6,9 @@ from seq2seq.apps.explain.explanation import explain
 from seq2seq.apps.explain.interventions import Interventions
 from seq2seq.apps.explain.page import assemble
 from seq2seq.apps.explain.steps import beam_steps
-from seq2seq.errors import UserError
 from seq2seq.settings.search import SearchConfig
 from seq2seq.translate.translator import Translator
+from tests.refusing import refuses
 
 pytestmark = pytest.mark.slow
 
@@ -33,8 +33,7 @@ def test_one_head_is_shown_in_every_part_that_has_its_layer(untrained: Translato
     data = assemble(untrained, SENTENCE, TARGET, head=(1, 2), with_beams=False).data
     assert heads_of(data) == [("decoder", 1, 2), ("cross", 1, 2)]
     assert data["beams"] == {}
-    with pytest.raises(UserError, match=r"layer=2"):
-        assemble(untrained, SENTENCE, TARGET, head=(2, 0))
+    refuses(r"layer=2", assemble, untrained, SENTENCE, TARGET, head=(2, 0))
 
 
 def test_a_search_without_steps_leaves_the_beams_empty(golden: Translator) -> None:

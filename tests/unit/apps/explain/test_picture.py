@@ -13,10 +13,10 @@ from torch.testing import assert_close
 
 from seq2seq.apps.explain.explanation import PARTS, Explanation, explain
 from seq2seq.apps.explain.picture import MAX_PIXELS, TITLES, UNMASKED, colour_map, draw, make_figure
-from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.translate.translator import Translator
+from tests.refusing import refuses
 
 pytestmark = pytest.mark.slow
 
@@ -149,8 +149,7 @@ def test_a_picture_of_the_longest_sentence_stays_within_bounds(golden, tmp_path)
 def test_a_model_without_attention_has_no_picture(explanation, tmp_path):
     blind = dataclasses.replace(explanation, by_word={part: [] for part in PARTS})
     for parts in (["alignment"], ["alignment", *PARTS]):
-        with pytest.raises(UserError, match="this model has no attention to draw"):
-            draw(blind, tmp_path / "a.png", parts)
+        refuses("this model has no attention to draw", draw, blind, tmp_path / "a.png", parts)
 
 
 def test_a_picture_that_cannot_be_written_is_an_error_that_names_it(explanation, tmp_path):

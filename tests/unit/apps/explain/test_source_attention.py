@@ -8,9 +8,9 @@ import pytest
 
 from seq2seq.apps.explain import analysis
 from seq2seq.apps.explain.analysis import find_focus
-from seq2seq.errors import UserError
 from seq2seq.search.types import TokenScores
 from seq2seq.translate.translator import Translator
+from tests.refusing import refuses
 
 
 def test_ignored_tokens_and_entropy_follow_from_attention() -> None:
@@ -45,5 +45,4 @@ def test_a_pair_that_is_too_long_is_not_read(golden: Translator, monkeypatch: py
 def test_an_engine_without_attention_is_refused(golden: Translator) -> None:
     translator = copy.copy(golden)
     translator.engine = SimpleNamespace()  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(UserError, match="this model shows no attention to the source"):
-        find_focus(translator, ["a"], ["b"])
+    refuses("this model shows no attention to the source", find_focus, translator, ["a"], ["b"])

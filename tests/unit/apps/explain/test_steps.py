@@ -9,10 +9,10 @@ from torch.testing import assert_close
 
 from seq2seq.apps.explain.explanation import PARTS, explain, make_subject
 from seq2seq.apps.explain.steps import head_steps
-from seq2seq.errors import UserError
 from seq2seq.model.layers import EncoderLayer
 from seq2seq.model.transformer import Transformer
 from seq2seq.translate.translator import Translator
+from tests.refusing import refuses
 
 TEXT, TARGET = "The cat sees a blue ball.", "El gato ve una bola."
 
@@ -111,5 +111,4 @@ def test_wide_tables_show_eight_channels_and_name_their_width(translator):
     ],
 )
 def test_an_unknown_part_layer_or_head_is_refused(golden, wrong, message):
-    with pytest.raises(UserError, match=message):
-        plain_steps(golden, **{"part": "cross", "layer": 0, "head": 0, **wrong})
+    refuses(message, plain_steps, golden, **{"part": "cross", "layer": 0, "head": 0, **wrong})

@@ -5,7 +5,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from seq2seq.apps.lab.report import FEWEST, bleu_by_length, make_buckets, table
 from seq2seq.cli import app
-from seq2seq.errors import UserError
+from tests.refusing import refuses
 
 SHORT, LONG = [f"A cat sees dog {i}." for i in range(30)], [f"{'the old cat ' * 4}sees {i}." for i in range(25)]
 
@@ -15,8 +15,7 @@ def test_sources_are_grouped_by_their_words() -> None:
     assert [(bucket.name, len(bucket.lines)) for bucket in buckets] == [("1–5", 30), ("11–15", 25)]
     assert buckets[1].lines == list(range(30, 55))
     assert [bucket.name for bucket in make_buckets(["word " * 50] * FEWEST)] == ["41+"]
-    with pytest.raises(UserError, match="19 sentences are too few: no group of like length has 20"):
-        make_buckets(["one two"] * 19)
+    refuses("19 sentences are too few: no group of like length has 20", make_buckets, ["one two"] * 19)
 
 
 def test_every_group_is_scored_by_itself() -> None:

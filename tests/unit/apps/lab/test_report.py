@@ -11,7 +11,7 @@ import pytest
 from seq2seq.apps.lab.report import fill, write_report
 from seq2seq.apps.lab.runs import BASELINE, RULE, Claim, judge, read_claims, read_lab
 from seq2seq.cli import app
-from seq2seq.errors import UserError
+from tests.refusing import refuses
 
 pytestmark = pytest.mark.slow
 
@@ -93,11 +93,9 @@ def test_only_the_reports_section_of_the_page_is_replaced(runs: Path, tmp_path: 
     fill(page, "cost", "Dear.")
     assert page.read_text() == text.rstrip() + "\n\n<!-- begin cost -->\nDear.\n<!-- end cost -->\n"
     page.write_bytes(b"ni\xf1o\n")
-    with pytest.raises(UserError, match=r"lab.md is not UTF-8: convert it first"):
-        fill(page, "lab", "")
+    refuses(r"lab.md is not UTF-8: convert it first", fill, page, "lab", "")
     page.write_text("<!-- begin lab -->\n")
-    with pytest.raises(UserError, match=r"has only one of <!-- begin lab --> and <!-- end lab -->: put the other one"):
-        fill(page, "lab", "")
+    refuses(r"has only one of <!-- begin lab --> and <!-- end lab -->: put the other one", fill, page, "lab", "")
 
 
 def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
@@ -159,11 +157,9 @@ def test_the_report_names_the_settings_in_which_runs_differ(make_run: Make, tmp_
 
 
 def test_a_folder_without_runs_is_an_error_of_one_line(tmp_path: Path, make_run: Make) -> None:
-    with pytest.raises(UserError, match=r"--runs .*nowhere is no folder: make the runs first"):
-        read_lab(tmp_path / "nowhere", [])
+    refuses(r"--runs .*nowhere is no folder: make the runs first", read_lab, tmp_path / "nowhere", [])
     folder = make_run("baseline", 1, 80.0, complete=False)
-    with pytest.raises(UserError, match=r"has no complete run \(baseline-1: broken off .*\): make the runs first"):
-        read_lab(folder.parent, [])
+    refuses(r"has no complete run \(baseline-1: broken off .*\): make the runs first", read_lab, folder.parent, [])
 
 
 def test_the_command_reports_and_warns(run, runs: Path, tmp_path: Path) -> None:
@@ -179,5 +175,4 @@ def test_the_command_reports_and_warns(run, runs: Path, tmp_path: Path) -> None:
 
 def test_a_home_without_the_labs_experiments_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQ2SEQ_HOME", str(tmp_path))
-    with pytest.raises(UserError, match=r"there is no .*lab: set the environment's SEQ2SEQ_HOME"):
-        read_claims()
+    refuses(r"there is no .*lab: set the environment's SEQ2SEQ_HOME", read_claims)

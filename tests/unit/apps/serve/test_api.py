@@ -104,9 +104,7 @@ def test_forms_are_understood(ask: Ask, kind: str):
     assert post(ask, **sent).json()["translatedText"] == "IT'S Ñ + Ü & 100 %.\nYES."
 
 
-def test_auto_detects_each_text_and_does_not_translate_what_is_in_the_target_language(
-    ask: Ask, translator: FakeTranslator
-):
+def test_auto_detects_each_text_and_does_not_translate_what_is_in_the_target_language(ask, translator):
     def detect(text: str) -> tuple[str, float]:
         return ("es", 88.0) if "gato" in text else (text[:2], 99.0)
 

@@ -230,9 +230,7 @@ def test_a_batch_of_longer_requests_is_small_while_short_ones_are_expected(is_ex
     assert batches == sizes
 
 
-def test_what_nobody_waits_for_any_more_is_given_up_half_done(
-    run: Any, computer: Computer, caplog: pytest.LogCaptureFixture
-):
+def test_what_nobody_waits_for_any_more_is_given_up_half_done(run, computer, caplog):
     async def scenario(batcher: Any) -> Any:
         computer.may_go.clear()
         leaving = asyncio.create_task(submit(batcher, [2, 3], "a"))

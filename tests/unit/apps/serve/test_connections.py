@@ -140,17 +140,13 @@ def test_connections_that_come_together_each_close_another_one(run: Any):
 @pytest.mark.parametrize(
     ("limit", "files", "expected"), [(500, (1024, 4096), 500), (500, (256, 1024), 500), (500, (64, 300), 150)]
 )
-def test_connections_take_at_most_half_of_the_files_that_may_be_open(
-    monkeypatch: pytest.MonkeyPatch, limit: int, files: tuple[int, int], expected: int
-):
+def test_connections_take_at_most_half_of_the_files_that_may_be_open(monkeypatch, limit, files, expected):
     monkeypatch.setattr(resource, "getrlimit", lambda _: files)
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
     assert server._most_connections(limit) == expected
 
 
-def test_each_kind_of_message_is_logged_a_few_times_a_minute_and_no_text_of_a_user(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
+def test_each_kind_of_message_is_logged_a_few_times_a_minute_and_no_text_of_a_user(caplog, monkeypatch):
     now = 100.0
     monkeypatch.setattr(server.time, "monotonic", lambda: now)
     bound = server.LogBound()

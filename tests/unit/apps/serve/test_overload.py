@@ -65,9 +65,7 @@ NUMBERED = [f"word {number}." for number in range(80)]
 
 @pytest.mark.parametrize("is_html", [False, True])
 @pytest.mark.parametrize("q", ["word " * 50, "𐍈" * 60, " ".join(NUMBERED), NUMBERED])  # a rare letter: several subwords
-def test_a_short_text_overtakes_a_longer_request_at_work(
-    ask: Ask, translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch, q: str | list[str], is_html: bool
-):
+def test_a_short_text_overtakes_a_longer_request_at_work(ask, translator, monkeypatch, q, is_html):
     began, order = threading.Event(), []
 
     def translate_nbest(texts: list[str], n_best: int, *, align: bool = False, on_progress: Any, **more: Any) -> Any:

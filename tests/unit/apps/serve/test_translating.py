@@ -8,8 +8,8 @@ from seq2seq.apps.serve.batching import Batcher
 from seq2seq.apps.serve.limits import Limits
 from seq2seq.apps.serve.translating import TextTranslator, compute_with
 from seq2seq.apps.serve.worker import Kind, Worker
-from seq2seq.errors import UserError
 from seq2seq.translate.types import Translation
+from tests.refusing import refuses
 
 
 def translate(
@@ -84,18 +84,13 @@ def test_html_keeps_its_markup_whoever_else_asks(translator: FakeTranslator):
         ("a\nb\nc\nd", False, {"sentence_limit": 3}, "the request has 4 sentences, at most 3"),
     ],
 )
-def test_a_text_of_too_many_parts_is_refused_before_the_model_is_asked(
-    translator: FakeTranslator, text: str, is_html: bool, limits: dict[str, int], message: str
-):
-    with pytest.raises(UserError, match=message):
-        translate(translator, [text], is_html=is_html, **limits)
+def test_a_text_of_too_many_parts_is_refused_before_the_model_is_asked(translator, text, is_html, limits, message):
+    refuses(message, translate, translator, [text], is_html=is_html, **limits)
     assert not translator.batches
     assert translate(translator, [text], is_html=is_html, **{name: value + 1 for name, value in limits.items()})
 
 
-def test_every_alternative_has_its_markup_by_its_own_alignment(
-    translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch
-):
+def test_every_alternative_has_its_markup_by_its_own_alignment(translator, monkeypatch):
     calls: list[bool] = []
 
     def translate_nbest(

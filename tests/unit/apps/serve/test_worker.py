@@ -3,6 +3,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from serving import until
@@ -32,13 +33,10 @@ def test_a_call_that_progresses_is_not_stuck():
 
 
 def test_the_worker_survives_an_exit_and_says_how_long_it_has_been_busy():
-    def leave() -> None:
-        raise SystemExit(3)
-
     async def scenario() -> Sequence[Any]:
         worker, wait = Worker(), threading.Event()
         with pytest.raises(RuntimeError, match="SystemExit"):
-            await worker.run(leave)
+            await worker.run(Mock(side_effect=SystemExit(3)))
         assert worker.busy_seconds == 0
         call = asyncio.create_task(worker.run(wait.wait, 20))
         await until(lambda: worker.busy_seconds > 0.01)
@@ -96,9 +94,7 @@ def three_steps(worker: Worker, step: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("work", [one_step, three_steps])
 @pytest.mark.parametrize("kinds", ["sd", "ds", "sl", "lds"])
-def test_all_longer_calls_together_have_a_quarter_of_the_time_while_short_ones_wait(
-    clock: list[float], kinds: str, work: Callable[[Worker, Callable[[], None]], None]
-):
+def test_all_longer_calls_together_have_a_quarter_of_the_time_while_short_ones_wait(clock, kinds, work):
     order = in_turn(clock, kinds, work)
     both = order[: order.rindex("s") + 1]
     assert len(both) - both.count("s") == pytest.approx(len(both) / 4, abs=3)
