@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 import torch
 
+from seq2seq.search.constrained import ConstrainedBeamSearch, tokens_needed
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, NoRepeatNgram
 from tests.unit.search import tasks
-from tests.unit.search.tasks import BANNED, BOS, EOS, TableModel, ids_of
+from tests.unit.search.tasks import BANNED, BOS, EOS, TableModel, contains, ids_of
 
 
 def sample(model, tables, limits, *, samples, **arguments):
@@ -114,3 +115,160 @@ def test_samples_that_rules_leave_no_token_are_missing():
     rules = [BannedPhrases([[1], [4], [5]])]
     results = sample(TableModel(6), [1, 2], [4, 4], samples=3, rules=rules, min_lengths=[2, 0])
     assert [ids_of(samples) for samples in results] == [[], [[], [], []]]
+
+
+PHRASE_SETS = [
+    [[4]],
+    [[5, 1]],
+    [[1, 1, 4]],  # after 1 1 1, two of its tokens are there
+    [[1, 4, 1, 5]],  # after 1 4 1 4, again two
+    [[5], [1, 4]],
+    [[4], [5], [1]],
+    [[1, 4], [4, 5]],  # 1 4 5 has both
+    [[1, 4, 5], [4, 1]],
+    [[1, 5], [1, 4]],  # the same beginning
+    [[4], [5, 4]],  # the first is in the last
+    [[4], [4], [5, 4]],  # and once more
+    [[1, 4], [1, 4]],
+]
+
+
+def search(model, tables, limits, phrases, **arguments):
+    return tasks.search(model, tables, limits, kind=ConstrainedBeamSearch, phrases=phrases, **arguments)
+
+
+def missing_tokens(ids, phrases):
+    """Tokens that must follow ids if the missing phrases are written one after another."""
+    given = Counter(map(tuple, phrases))
+    within = {each: sum(given[other] for other in given if each != other and contains(other, each)) for each in given}
+    missing = {each: given[each] - occurrences(ids, each) for each in given if given[each] > within[each]}
+    begun = [n for each in missing if missing[each] > 0 for n in range(len(each)) if ends_with(ids, each[:n])]
+    return sum(len(each) * max(count, 0) for each, count in missing.items()) - max(begun, default=0)
+
+
+def occurrences(ids, phrase):
+    return sum(tuple(ids[start : start + len(phrase)]) == tuple(phrase) for start in range(len(ids)))
+
+
+def ends_with(ids, beginning):
+    return len(ids) >= len(beginning) and tuple(ids[len(ids) - len(beginning) :]) == tuple(beginning)
+
+
+def has_room(ids, phrases, limit):
+    return all(missing_tokens(ids[:length], phrases) <= limit - length for length in range(len(ids) + 1))
+
+
+def plain_search(model, table, limit, phrases, beam, alpha):
+    """Dynamic beam allocation step by step, never stopping early."""
+    live, finished = [[]], []
+    for length in range(limit + 1):
+        banks = [[] for _ in range(sum(map(len, phrases)) + 1)]
+        for ids in live:
+            for token, log_prob in enumerate(model.log_probs(table, tuple(ids))):
+                score = model.prefix_score(table, ids) + log_prob
+                needed = missing_tokens(ids if token == EOS else [*ids, token], phrases)
+                if token not in BANNED and needed <= (0 if token == EOS else limit - length - 1):
+                    banks[needed].append((score, [*ids, token]))
+        for bank in banks:
+            bank.sort(reverse=True)
+        ranks = [0] * len(banks)
+        for _ in range(beam):  # rank after rank to the bank that has fewest, of those with candidates left
+            open_banks = [number for number, bank in enumerate(banks) if ranks[number] < len(bank)]
+            if open_banks:
+                ranks[min(open_banks, key=lambda number: ranks[number])] += 1
+        live = []
+        for bank, count in zip(banks, ranks, strict=True):
+            ended = [(score, ids[:-1]) for score, ids in bank[:count] if ids[-1] == EOS]
+            finished += [(score / (len(ids) + 1) ** alpha, ids) for score, ids in ended]
+            live += [ids for _, ids in bank if ids[-1] != EOS][:count]
+        if beam == 1 and finished:
+            break
+    return [ids for _, ids in sorted(finished, reverse=True)[:beam]]
+
+
+@pytest.mark.parametrize("phrases", PHRASE_SETS, ids=str)
+def test_a_wide_enough_beam_finds_what_exhaustive_search_finds_among_sequences_with_all_phrases(phrases):
+    model, longest = TableModel(6), 5
+    complete = [
+        ids
+        for ids in model.all_sequences(1, longest)
+        if all(occurrences(ids, each) >= phrases.count(each) for each in phrases)
+    ]
+    expected = [ids for ids in complete if has_room(ids, phrases, longest)]
+    assert expected
+    assert ids_of(search(model, [1], [longest], [phrases], beam=400)[0]) == expected
+    can_overlap = any(a[-1:] == b[:1] for a in phrases for b in phrases if a != b or len(a) > 1)
+    assert can_overlap or expected == complete  # no sequence is lost for want of room
+
+
+@pytest.mark.parametrize("beam", [1, 3, 8])
+@pytest.mark.parametrize("phrases", [[], *PHRASE_SETS], ids=str)
+def test_a_narrow_beam_keeps_what_dynamic_beam_allocation_keeps(phrases, beam):
+    model, longest = TableModel(7), 5
+    (best,) = search(model, [31], [longest], [phrases], beam=beam)
+    assert ids_of(best) == plain_search(model, 31, longest, phrases, beam, 1.0)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 7])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_sentences_without_phrases_come_out_as_from_beam_search(beam, alpha):
+    model, tables, limits = TableModel(9), [11, 12, 13, 14], [4, 0, 9, 6]
+    settings = {"beam": beam, "length_penalty": alpha, "n_best": 1}
+    assert search(model, tables, limits, [[]] * 4, **settings) == tasks.search(model, tables, limits, **settings)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_stopping_early_gives_the_same_best_hypotheses_as_going_on(alpha, n_best):
+    tables, limits, phrases = list(range(6)), [7] * 6, [[[4, 6]], [[5], [1, 1]], [], [[6]], [[1]], [[5, 5]]]
+    patient, hasty = TableModel(7), TableModel(7)
+    expected = search(patient, tables, limits, phrases, beam=6, length_penalty=alpha)
+    best = search(hasty, tables, limits, phrases, beam=6, length_penalty=alpha, n_best=n_best)
+    assert best == [all_best[:n_best] for all_best in expected]
+    assert sum(hasty.calls) <= sum(patient.calls)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_phrases_that_just_fit_are_all_there_however_unlikely(beam):
+    model = TableModel(8)
+    true_logits = model.logits
+    model.logits = lambda table, prefix: true_logits(table, prefix) - 30 * torch.eye(8)[4] - 30 * torch.eye(8)[6]
+    phrases = [[4, 6, 4, 4], [6, 5], [6]]
+    (best,) = search(model, [3], [6], [phrases], beam=beam)
+    assert best
+    assert all(ids in ([4, 6, 4, 4, 6, 5], [6, 5, 4, 6, 4, 4]) for ids in ids_of(best))
+
+
+def test_rules_see_the_prefixes_and_their_sentences():
+    model, seen = TableModel(7), []
+
+    def no_token_twice_in_sentence_1(forbidden, prefixes):
+        seen.append((prefixes.tokens.tolist(), prefixes.sentences.tolist()))
+        for row, (tokens, sentence) in enumerate(zip(*seen[-1], strict=True)):
+            if sentence == 1:
+                forbidden[row, tokens] = True
+        return forbidden
+
+    phrases = [[[4]], [[4]], []]
+    free = search(model, [1, 2, 3], [5, 5, 0], phrases, beam=20)
+    ruled = search(model, [1, 2, 3], [5, 5, 0], phrases, beam=20, rules=[no_token_twice_in_sentence_1])
+    assert ruled[0] == free[0]
+    assert ruled[1]
+    assert all(len(set(ids)) == len(ids) for ids in ids_of(ruled[1]))
+    assert any(len(set(ids)) < len(ids) for ids in ids_of(free[1]))
+    assert seen[0] == ([[], [], []], [0, 1, 2])
+    assert all(set(sentences) == {0, 1} for _, sentences in seen[1:3])
+
+
+def test_an_impossible_phrase_gives_no_hypothesis():
+    rules = [BannedPhrases([[4]])]
+    assert search(TableModel(6), [0, 1], [3, 3], [[[4]], [[4, 1]]], beam=3, rules=rules) == [[], []]
+    assert search(TableModel(6), [0], [3], [[[BOS]]], beam=3) == [[]]
+
+
+def test_phrases_need_room_for_all_tokens_but_those_within_others():
+    assert tokens_needed([]) == 0
+    assert tokens_needed([[4, 5], [4, 5], [5], [1, 1]]) == 6
+    model = TableModel(6)
+    assert search(model, [0], [4], [[[4, 5], [5], [1, 1]]], beam=3)[0]
+    assert search(model, [0], [3], [[[4, 5], [5], [1, 1]]], beam=3) == [[]]

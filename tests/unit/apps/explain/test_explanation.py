@@ -1,17 +1,28 @@
+"""What a model attends to in given translations, by hand-written attention and by a trained model."""
+
+import copy
 import dataclasses
 import json
+import math
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from saved_runs import write_recurrent_bundle
 from torch.testing import assert_close
 
+from seq2seq.apps.explain import analysis
+from seq2seq.apps.explain.analysis import find_focus
 from seq2seq.apps.explain.explanation import (
     MAX_SUBWORDS,
     PARTS,
+    HeadStatistics,
     Word,
     explain,
     explain_subject,
+    head_statistics,
     make_subject,
     over_words,
     words_of,
@@ -19,9 +30,10 @@ from seq2seq.apps.explain.explanation import (
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.decoders import Ensemble
+from seq2seq.search.types import TokenScores
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.tokenizer import BOS, EOS, UNK
+from seq2seq.text.tokenizer import BOS, EOS, UNK, Tokenizer
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Translation
 from tests.refusing import refuses
@@ -202,3 +214,91 @@ def test_a_model_without_cross_attention_aligns_nothing(golden):
     assert explanation.alignment == []
     assert not explanation.attention["cross"][0].any()
     assert explanation.heads["cross"][0][0].entropy == 0
+
+
+def test_ignored_tokens_and_entropy_follow_from_attention() -> None:
+    end = [0.0, 0.0, 1.0]  # of the target's </s>, which does not count
+    scores = TokenScores([0.0] * 3, [[0.9, 0.1, 0.0], [0.5, 0.0, 0.5], end])
+    measures = analysis._measure(scores, 2)
+    assert measures.ignored == 0.5  # the second of two gets 0.1 in all
+    assert measures.entropy == pytest.approx((0.3251 + 0.6931) / 2, abs=1e-4)
+
+
+def test_every_line_has_its_own_focus(golden: Translator) -> None:
+    sources = ["The cat sees the milk.", "", "A dog.", "The ball is blue and the dog is big."]
+    hypotheses = ["El gato ve la leche.", "Nada.", "Un perro.", "La bola es azul y el perro es grande."]
+    together = find_focus(golden, sources, hypotheses)
+    alone = [
+        find_focus(golden, [source], [hypothesis])[0] for source, hypothesis in zip(sources, hypotheses, strict=True)
+    ]
+    assert together[1] is alone[1] is None
+    for in_batch, by_itself in zip(together, alone, strict=True):
+        if in_batch is None or by_itself is None:
+            assert in_batch is by_itself
+        else:
+            assert dataclasses.astuple(in_batch) == pytest.approx(dataclasses.astuple(by_itself), abs=1e-5)
+
+
+def test_a_pair_that_is_too_long_is_not_read(golden: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "MAX_TOKENS", 12)
+    measures = find_focus(golden, ["A dog.", "A dog. " * 9], ["Un perro."] * 2)
+    assert [pair is None for pair in measures] == [False, True]
+
+
+def test_an_engine_without_attention_is_refused(golden: Translator) -> None:
+    translator = copy.copy(golden)
+    translator.engine = SimpleNamespace()  # pyright: ignore[reportAttributeAccessIssue]
+    refuses("this model shows no attention to the source", find_focus, translator, ["a"], ["b"])
+
+
+SENTENCE = "The cat drank the milk."
+
+
+def test_additive_attention_is_explained_as_one_head(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model = Translator.load(write_recurrent_bundle(tmp_path, tokenizer, "additive"), "cpu")
+    plain = explain(model, SENTENCE, "El gato").to_plain()
+    assert plain["architecture"] == "recurrent"
+    assert (plain["attention"]["encoder"], plain["attention"]["decoder"]) == ([], [])
+    ((head,),) = plain["attention"]["cross"]
+    assert len(head) == len(plain["pieces"]["target_out"]) == len(plain["log_probs"])
+    assert all(len(row) == len(plain["pieces"]["source"]) for row in head)
+    assert all(sum(row) == pytest.approx(1, abs=5e-3) for row in head)
+    assert len(plain["by_word"]["cross"][0][0]) == len(plain["words"]["target"])
+    assert plain["alignment"]
+
+
+def test_a_model_without_attention_has_an_empty_explanation(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model = Translator.load(write_recurrent_bundle(tmp_path, tokenizer, "none"), "cpu")
+    plain = explain(model, SENTENCE, "El gato").to_plain()
+    assert plain["attention"] == {"encoder": [], "decoder": [], "cross": []}
+    assert plain["alignment"] == []
+    assert len(plain["log_probs"]) == len(plain["pieces"]["target_out"])
+
+
+def test_a_head_on_its_own_position_has_no_entropy_and_no_distance():
+    assert head_statistics(torch.eye(5)[None]) == [HeadStatistics(entropy=0.0, distance=0.0, diagonal=1.0)]
+
+
+def test_a_uniform_head_has_the_entropy_of_its_width():
+    (statistics,) = head_statistics(torch.full((1, 4, 4), 0.25))
+    assert statistics.entropy == pytest.approx(math.log(4))
+    assert statistics.distance == pytest.approx((6 + 4 + 4 + 6) / 16)
+    assert statistics.diagonal == pytest.approx(0.25)
+
+
+def test_the_diagonal_of_cross_attention_runs_from_the_first_piece_to_the_last():
+    straight = torch.zeros(1, 3, 6)  # positions 0, 2.5 and 5 of the source; 3 is the later neighbour of 2.5
+    straight[0, 0, 0] = straight[0, 1, 3] = straight[0, 2, 5] = 1
+    (statistics,) = head_statistics(straight)
+    assert statistics.diagonal == 1
+    assert statistics.distance == pytest.approx(0.5 / 3)
+
+
+def test_a_target_of_one_piece_corresponds_to_the_first_source_piece():
+    (statistics,) = head_statistics(torch.tensor([[[0.5, 0.25, 0.25]]]))
+    assert (statistics.distance, statistics.diagonal) == (pytest.approx(0.75), 0.5)
+
+
+def test_heads_are_described_one_by_one():
+    both = torch.stack((torch.eye(4), torch.full((4, 4), 0.25)))
+    assert head_statistics(both) == [*head_statistics(both[:1]), *head_statistics(both[1:])]

@@ -2,14 +2,31 @@
 
 import base64
 import hashlib
+import io
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
+import sentencepiece
+import torch
 
 from seq2seq.apps.explain.analysis import write_analysis_page
-from seq2seq.apps.explain.page import write_page
+from seq2seq.apps.explain.explanation import explain
+from seq2seq.apps.explain.interventions import Interventions
+from seq2seq.apps.explain.model_page import export_html, quantise
+from seq2seq.apps.explain.page import assemble, write_page
+from seq2seq.apps.explain.steps import beam_steps
+from seq2seq.errors import UserError
 from seq2seq.evaluation.error_analysis import Translated, analyse
+from seq2seq.model.build import build_model
+from seq2seq.settings.search import SearchConfig
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
+from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
+from seq2seq.translate.translator import Translator
+from tests.refusing import refuses
 
 HOSTILE = "<img src=x onerror=alert(1)></script></style></details><!-- $title & \u2028 '\""
 
@@ -90,3 +107,96 @@ def test_every_score_has_a_bar_of_its_length() -> None:
     elements = Reader(write_analysis_page(analysis, ["a"])).elements
     widths = [attributes["width"] for tag, attributes in elements if attributes.get("class") == "part"]
     assert widths == [f"{group.bleu:.1f}", f"{group.chrf:.1f}"]
+
+
+SENTENCE, TARGET = "The black cat drank the milk.", "El gato negro bebió la leche."
+
+
+def heads_of(data: dict) -> list[tuple[str, int, int]]:
+    return [(walk["part"], walk["layer"], walk["head"]) for walk in data["walks"]]
+
+
+@pytest.mark.slow
+def test_data_has_the_explanation_the_first_heads_and_the_search(untrained: Translator) -> None:
+    assembly = assemble(untrained, SENTENCE)
+    assert assembly.translator is untrained
+    assert list(assembly.data) == ["explanation", "walks", "beams"]
+    assert assembly.data["explanation"] == explain(untrained, SENTENCE).to_plain() == assembly.explanation.to_plain()
+    parts = ("encoder", "decoder", "cross")  # the first of two decoder layers aligns
+    assert heads_of(assembly.data) == [(part, 0, head) for part in parts for head in range(3)]
+    assert assembly.data["beams"] == beam_steps(untrained, SENTENCE)
+
+
+@pytest.mark.slow
+def test_one_head_is_shown_in_every_part_that_has_its_layer(untrained: Translator) -> None:
+    data = assemble(untrained, SENTENCE, TARGET, head=(1, 2), with_beams=False).data
+    assert heads_of(data) == [("decoder", 1, 2), ("cross", 1, 2)]
+    assert data["beams"] == {}
+    refuses(r"layer=2", assemble, untrained, SENTENCE, TARGET, head=(2, 0))
+
+
+@pytest.mark.slow
+def test_a_search_without_steps_leaves_the_beams_empty(golden: Translator) -> None:
+    data = assemble(golden, SENTENCE, settings=SearchConfig(mbr=3)).data
+    assert data["beams"] == {}
+    assert data["explanation"]["translated"]
+
+
+@pytest.mark.slow
+def test_without_the_mask_maps_and_scores_change_and_the_translation_does_not(golden: Translator) -> None:
+    assembly = assemble(golden, SENTENCE, None, Interventions(without=["mask"]))
+    plain = assembly.data["explanation"]
+    assert plain["interventions"] == {"without": ["mask"], "average": (), "temperature": 1.0}
+    assert plain["target"] == plain["unchanged"]["target"]
+    assert sum(assembly.explanation.log_probs) != pytest.approx(plain["unchanged"]["log_prob"], abs=0.1)
+    assert assembly.explanation.attention["decoder"][0].triu(1).sum() > 0
+    assert assembly.translator is not golden
+
+
+SENTENCES = [
+    "The cat sees the milk.",
+    "El gato ve la leche.",
+    "A dog has a blue ball.",
+    "Un perro tiene una bola azul.",
+]
+
+
+def test_a_row_of_zeros_stays_zero() -> None:
+    numbers, scales = quantise(torch.tensor([[0.0, 0.0], [-2.0, 1.0]]))
+    assert numbers.tolist() == [[0, 0], [-127, 64]]
+    assert (scales > 0).all()
+
+
+def test_what_a_page_cannot_compute_is_refused_in_one_line(bundle_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.html"
+
+    def refused(folder: Path, message: str, file: Path = file) -> None:
+        with pytest.raises(UserError, match=message):
+            export_html(folder, file)
+        assert not file.exists() or file.read_text() == "mine"
+
+    bundle = load_bundle(bundle_folder)
+    search = replace(bundle.config.search, no_repeat_ngram=3)
+    save_bundle(tmp_path / "ngram", replace(bundle, config=replace(bundle.config, search=search)), card="")
+    refused(tmp_path / "ngram", r"^search.no_repeat_ngram=3 is stored in the bundle, and pages know plain beam search")
+    model = replace(bundle.config.model, relevance="unscaled")
+    save_bundle(tmp_path / "lab", replace(bundle, config=replace(bundle.config, model=model)), card="")
+    refused(tmp_path / "lab", r"^model.relevance=unscaled: a page computes no ablations")
+    refused(bundle_folder, r"does not end in .html: give --output NAME.html", tmp_path / "model.txt")
+    file.write_text("mine")
+    refused(bundle_folder, r"model.html is there already: give --output a new file")
+
+
+def test_a_vocabulary_with_rules_of_its_own_is_refused(bundle_folder: Path, tmp_path: Path) -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(  # as `spm_train` does by itself: Unicode's form NFKC
+        sentence_iterator=iter(SENTENCES), model_writer=model, vocab_size=34, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
+        minloglevel=2,
+    )  # fmt: skip
+    tokenizer = Tokenizer(model.getvalue())
+    bundle = load_bundle(bundle_folder)
+    torch.manual_seed(1)
+    network = build_model(bundle.config.model, tokenizer.vocab_size)
+    save_bundle(tmp_path / "nfkc", Bundle(network, Tokenizers.joint(tokenizer), bundle.config), card="")
+    with pytest.raises(UserError, match="the vocabulary was made by another program, with rules of its own"):
+        export_html(tmp_path / "nfkc", tmp_path / "model.html")

@@ -1,19 +1,26 @@
+"""The lab's experiments share weights and schedule as docs/lab.md says."""
+
 import json
 import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import matplotlib.image
 import pytest
+import torch
+from sacrebleu.metrics.bleu import BLEU
+from torch import Tensor
 
-from seq2seq.apps.lab.report import fill, write_report
-from seq2seq.apps.lab.runs import BASELINE, RULE, Claim, judge, read_claims, read_lab
+from seq2seq.apps.lab.report import FEWEST, bleu_by_length, fill, make_buckets, table, to_markdown, write_report
+from seq2seq.apps.lab.runs import BASELINE, RULE, Claim, Difference, Lab, LabRun, compare, judge, read_claims, read_lab
 from seq2seq.cli import app
+from seq2seq.model.build import build_model
+from seq2seq.settings.compose import compose
+from seq2seq.settings.config import Config
 from tests.refusing import refuses
-
-pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).parents[4]
 EXPERIMENTS = REPOSITORY / "conf" / "experiment" / "lab"
@@ -32,6 +39,7 @@ def runs(make_run: Make) -> Path:
     return folder.parent
 
 
+@pytest.mark.slow
 def test_every_experiment_has_a_claim_whose_text_stands_in_its_config() -> None:
     names = {path.stem for path in EXPERIMENTS.glob("*.yaml")}
     claims = read_claims()
@@ -40,6 +48,7 @@ def test_every_experiment_has_a_claim_whose_text_stands_in_its_config() -> None:
     assert {claim.against for claim in claims} <= names
 
 
+@pytest.mark.slow
 def test_each_claim_gets_the_verdict_that_the_rule_gives(runs: Path) -> None:
     lab = read_lab(runs, [])
     words = {}
@@ -61,6 +70,7 @@ def test_each_claim_gets_the_verdict_that_the_rule_gives(runs: Path) -> None:
     assert (single.word, single.difference) == ("no verdict", None)
 
 
+@pytest.mark.slow
 def test_the_report_has_all_tables_values_and_the_picture(runs: Path, tmp_path: Path) -> None:
     lab = write_report(runs, tmp_path / "docs")
     page = (tmp_path / "docs" / "lab.md").read_text(encoding="utf-8")
@@ -81,6 +91,7 @@ def test_the_report_has_all_tables_values_and_the_picture(runs: Path, tmp_path: 
     assert width > height > 300
 
 
+@pytest.mark.slow
 def test_only_the_reports_section_of_the_page_is_replaced(runs: Path, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "lab.md"
     page.parent.mkdir()
@@ -98,6 +109,7 @@ def test_only_the_reports_section_of_the_page_is_replaced(runs: Path, tmp_path: 
     refuses(r"has only one of <!-- begin lab --> and <!-- end lab -->: put the other one", fill, page, "lab", "")
 
 
+@pytest.mark.slow
 def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
     make_run("baseline", 1, 80.0)
     make_run("baseline", 2, 80.0)
@@ -122,6 +134,7 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -140,6 +153,7 @@ def test_a_damaged_run_is_named_and_left_out(make_run: Make, name: str, content:
     assert re.match(f"baseline-2.*({message})", problem)
 
 
+@pytest.mark.slow
 def test_the_report_names_the_settings_in_which_runs_differ(make_run: Make, tmp_path: Path) -> None:
     """The settings come from the runs, not from the experiments' files."""
     make_run("baseline", 1, 80.0)
@@ -156,12 +170,14 @@ def test_the_report_names_the_settings_in_which_runs_differ(make_run: Make, tmp_
     assert values["differences"]["baseline"] == {}
 
 
+@pytest.mark.slow
 def test_a_folder_without_runs_is_an_error_of_one_line(tmp_path: Path, make_run: Make) -> None:
     refuses(r"--runs .*nowhere is no folder: make the runs first", read_lab, tmp_path / "nowhere", [])
     folder = make_run("baseline", 1, 80.0, complete=False)
     refuses(r"has no complete run \(baseline-1: broken off .*\): make the runs first", read_lab, folder.parent, [])
 
 
+@pytest.mark.slow
 def test_the_command_reports_and_warns(run, runs: Path, tmp_path: Path) -> None:
     arguments = ("--runs", runs, "--output", tmp_path / "docs")
     status, out, err = run("report", *arguments, command=("lab",), application=app)
@@ -173,6 +189,93 @@ def test_the_command_reports_and_warns(run, runs: Path, tmp_path: Path) -> None:
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_home_without_the_labs_experiments_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQ2SEQ_HOME", str(tmp_path))
     refuses(r"there is no .*lab: set the environment's SEQ2SEQ_HOME", read_claims)
+
+
+DOCS = Path(__file__).parents[4] / "docs"
+
+
+def test_the_interval_is_welchs() -> None:
+    """By hand: standard error 1.4300, 4.9989 degrees of freedom, t 2.5708."""
+    difference = compare([71.2, 69.8, 72.9], [75.1, 78.3, 80.4, 77.0])
+    assert difference is not None
+    assert (difference.value, difference.low, difference.high) == pytest.approx((-6.4, -10.0763, -2.7237), abs=1e-4)
+    assert difference.direction() == "lower"
+
+
+def test_few_or_equal_values() -> None:
+    assert compare([1.0], [2.0, 3.0]) is None
+    assert compare([0.0, 0.0], [2.0, 2.0]) == Difference(-2.0, -2.0, -2.0)
+    same = compare([2.0, 2.0], [2.0, 2.0])
+    assert same is not None
+    assert same.direction() == "open"
+
+
+@pytest.mark.parametrize("series", ["lab", "lab_tatoeba"])
+def test_the_documented_tables_follow_from_the_documented_runs(series: str) -> None:
+    """Every printed digit is equal; lab.json has no settings, so the test leaves them out."""
+    plain = json.loads((DOCS / series / "lab.json").read_text(encoding="utf-8"))
+    lab = Lab([LabRun(**{**run, "losses": [], "validation_losses": []}) for run in plain["runs"]], [])
+    verdicts = [verdict for claim in read_claims() if (verdict := judge(claim, lab)) is not None]
+    page = re.sub(r"(<br>`[^`]*`)+", "", (DOCS / "lab.md").read_text(encoding="utf-8"))
+    rows = [line for line in to_markdown(lab, verdicts, series).splitlines() if line.startswith("| ")]
+    assert len(rows) > 5
+    assert [row for row in rows if row not in page] == []
+
+
+SHORT, LONG = [f"A cat sees dog {i}." for i in range(30)], [f"{'the old cat ' * 4}sees {i}." for i in range(25)]
+
+
+def test_sources_are_grouped_by_their_words() -> None:
+    buckets = make_buckets([*SHORT, *LONG, "one two three four five six"])
+    assert [(bucket.name, len(bucket.lines)) for bucket in buckets] == [("1–5", 30), ("11–15", 25)]
+    assert buckets[1].lines == list(range(30, 55))
+    assert [bucket.name for bucket in make_buckets(["word " * 50] * FEWEST)] == ["41+"]
+    refuses("19 sentences are too few: no group of like length has 20", make_buckets, ["one two"] * 19)
+
+
+def test_every_group_is_scored_by_itself() -> None:
+    sources = [*SHORT, *LONG]
+    buckets = make_buckets(sources)
+    forgetful = [*SHORT, *(text.replace("sees", "forgets") for text in LONG)]
+    short, long = bleu_by_length(buckets, forgetful, sources)
+    assert (short.bleu, short.half_width) == (pytest.approx(100), pytest.approx(0))
+    assert long.bleu == pytest.approx(BLEU().corpus_score(forgetful[30:], [LONG]).score)
+    assert bleu_by_length(buckets, forgetful, sources)[1] == long
+    assert table(buckets, {"a": [short, long]}).splitlines()[1] == "1–5\t30\t100.0 ± 0.0"
+
+
+@pytest.mark.slow
+def test_the_command_draws_and_prints(run, bundle_folder: Path, tmp_path: Path) -> None:
+    for side in ("en", "es"):
+        (tmp_path / f"test.{side}").write_text("\n".join(SHORT) + "\n")
+    arguments = ("lab", "lengths", "--model", bundle_folder, "--model", bundle_folder.parent)
+    files = ("--input", tmp_path / "test.en", "--reference", tmp_path / "test.es", "--output", tmp_path / "x.png")
+    status, out, _ = run(*arguments, *files, "--device", "cpu", "--beam", "1", command=(), application=app)
+    assert status == 0
+    assert out.splitlines()[0].startswith("words\tsentences\t")
+    assert (tmp_path / "x.png").stat().st_size > 5000
+
+
+NAMES = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment" / "lab").glob("*.yaml"))
+OTHER_WEIGHTS = ("shared_query_key", "swiglu", "no_biases", "modern", "lstm_attention", "lstm_no_attention")
+
+
+@cache
+def configured(name: str) -> Config:
+    return compose([f"experiment=lab/{name}", "seed=1"])
+
+
+def drawn(config: Config) -> dict[str, Tensor]:
+    torch.manual_seed(config.seed)
+    return dict(build_model(config.model, 300).state_dict())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_experiments_with_the_baselines_parameters_start_from_its_weights(name: str) -> None:
+    weights, expected = drawn(configured(name)), drawn(configured("baseline"))
+    is_same = all(name in weights and torch.equal(weights[name], weight) for name, weight in expected.items())
+    assert is_same == (name not in OTHER_WEIGHTS)

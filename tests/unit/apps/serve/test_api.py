@@ -1,9 +1,17 @@
+import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import FakeTranslator, question
+from serving import FakeTranslator, question, until
+
+from seq2seq.apps.serve.limits import Limits
+from seq2seq.apps.serve.messages import ExplainRequest
+from seq2seq.apps.serve.service import detector
+from seq2seq.errors import UserError
 
 Ask = Callable[..., Any]
 WORDS = [f"w{letter}" for letter in "abcdefghijk"]  # more than the terms of a glossary that a sentence may have
@@ -349,3 +357,110 @@ def test_a_named_host_is_known_and_no_other(ask: Ask):
         answer = ask(get, allowed_hosts=["A.example"])
         assert answer.status_code == status
     assert answer.json()["error"].endswith("start it with --allowed-host bad.example")
+
+
+def explain(options: ExplainRequest) -> dict[str, Any]:
+    if options.layer > 1:
+        raise UserError(f"layer {options.layer} is not there: give 0 to 1")
+    return {"source": options.source, "target": options.target, "walks": [[options.layer, options.head]]}
+
+
+def post_explain(ask: Ask, sent: Any, **options: Any) -> Any:
+    return ask(lambda client: client.post("/explain", json=sent), **options)
+
+
+def test_an_explanation_is_of_what_is_asked_for(ask: Ask):
+    sent = {"source": "ñ", "target": "b", "layer": 1, "head": 3}
+    assert post_explain(ask, sent, explain=explain).json() == {"source": "ñ", "target": "b", "walks": [[1, 3]]}
+    assert post_explain(ask, {"source": "a"}, explain=explain).json()["walks"] == [[0, 0]]
+
+
+@pytest.mark.parametrize("names", [["cross"], ["cross", "encoder.1"]])
+def test_a_form_names_one_part_or_several(ask: Ask, names: list[str]):
+    def explain_changed(options: ExplainRequest) -> dict[str, Any]:
+        return explain(options) | {"interventions": {"without": options.without, "average": options.average}}
+
+    form = {"source": "a", "without": names}
+    answer = ask(lambda client: client.post("/explain", data=form), explain=explain_changed)
+    assert answer.status_code == 200
+    assert answer.json()["interventions"] == {"without": names, "average": []}
+
+
+@pytest.mark.parametrize(
+    ("sent", "message"),
+    [
+        ({}, "missing source"),
+        ({"source": "a" * 301}, "(301) exceeds text limit (300)"),
+        ({"source": "a", "target": "a" * 301}, "(301) exceeds"),
+        ({"source": "a", "head": -1}, "head: "),
+        ({"source": "a", "layer": 2}, "layer 2 is not there"),
+    ],
+)
+def test_what_cannot_be_explained_is_answered_with_the_reason(ask: Ask, sent: Any, message: str):
+    answer = post_explain(ask, sent, explain=explain)
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]
+
+
+def test_a_server_that_cannot_explain_says_so(ask: Ask):
+    answer = post_explain(ask, {"source": "a"})
+    assert answer.status_code == 501
+    assert "--engine pytorch" in answer.json()["error"]
+
+
+def test_explanations_have_a_bound_of_their_own(ask: Ask, translator: FakeTranslator):
+    may_go, begun = threading.Event(), threading.Event()
+
+    def slowly(_: ExplainRequest) -> dict[str, Any]:
+        begun.set()
+        assert may_go.wait(20)
+        return {}
+
+    async def scenario(client: Any) -> Any:
+        first = asyncio.create_task(client.post("/explain", json={"source": "1"}))
+        await until(begun.is_set)
+        others = [asyncio.create_task(client.post("/explain", json={"source": str(i)})) for i in range(4)]
+        translation = asyncio.create_task(client.post("/translate", json=question("a")))
+        await until(lambda: sum(task.done() for task in others) == 3)
+        may_go.set()
+        return [answer.status_code for answer in await asyncio.gather(first, translation, *others)]
+
+    first, translation, *others = ask(scenario, explain=slowly, limits=Limits(explanations=2))
+    assert (first, translation) == (200, 200)
+    assert sorted(others) == [200, 429, 429, 429]
+
+
+EVERYDAY = Path(__file__).parents[4] / "data/bundled/everyday.test.tsv"
+
+
+def test_no_english_sentence_seems_to_be_spanish_and_few_short_spanish_ones_seem_to_be_english():
+    detect = detector("en", "es")
+    pairs = [line.split("\t")[:2] for line in EVERYDAY.read_text(encoding="utf-8").splitlines()]
+    assert {detect(english)[0] for english, _ in pairs} == {"en"}
+    missed = [spanish for _, spanish in pairs if detect(spanish)[0] != "es"]
+    assert len(missed) <= len(pairs) / 100
+    assert max(map(len, missed), default=0) < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "least"),
+    [
+        ("Buenos días", "es", 90),
+        ("GRACIAS", "es", 90),
+        ("Good morning", "en", 90),
+        ("Hello", "en", 30),
+        ("Comment allez-vous aujourd'hui ?", "fr", 90),
+        ("今日はとても天気がいいですね。" * 40, "ja", 90),
+        *((text, "en", 0) for text in ("", " ", "12:30", "😀 👍", "…")),
+    ],
+)
+def test_a_text_has_a_language_and_a_confidence_if_it_has_letters(text: str, language: str, least: int):
+    detected, confidence = detector("en", "es")(text)
+    assert (detected, confidence > 0) == (language, least > 0)
+    assert least <= confidence <= 100
+    region = {"en": "en-GB", "es": "es-MX"}
+    assert detector("en-GB", "es-MX")(text) == (region.get(language, language), confidence)
+
+
+def test_a_language_that_py3langid_does_not_know_is_never_certain():
+    assert detector("xx", "yy")("El gato bebe.") == ("xx", 0.0)
