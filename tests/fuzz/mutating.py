@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from seq2seq.errors import UserError
 
 LASTING = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+COSTLY = settings(LASTING, max_examples=max(settings().max_examples // 4, 8))  # each reads all settings, or translates
 SECRET = "hunter2"  # the content of a file that no input may make a reader open
 PLACE = "/SECRET/PLACE"  # in an input stands for the path of that file
 

@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.translate.translator import Translator
-from tests.fuzz.mutating import LASTING, SECRET, arbitrary, mutated, mutated_bytes, refusal_of
+from tests.fuzz.mutating import COSTLY, SECRET, arbitrary, mutated, mutated_bytes, refusal_of
 
 pytestmark = pytest.mark.slow
-EXAMPLES = max(settings().max_examples // 4, 8)  # each translates
-LASTING = settings(LASTING, max_examples=EXAMPLES)
 
 FILES = ("config.json", "model.safetensors", "tokenizer.model")
 NUMBERS = (0, 1, -1, 2, 3, 4, 7, 1000, 10**5, 2**31, 10**30, 0.5, 1e300, float("nan"), float("inf"))
@@ -83,7 +81,7 @@ def paths_in(values: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     return [path, *(deeper for key, value in inner for deeper in paths_in(value, (*path, key)))]
 
 
-@LASTING
+@COSTLY
 @given(data=st.data())
 def test_odd_settings(data: st.DataObject, genuine: dict[str, bytes], check: Check) -> None:
     values = json.loads(genuine["config.json"])
@@ -99,14 +97,14 @@ def test_odd_settings(data: st.DataObject, genuine: dict[str, bytes], check: Che
 IN_JSON = ("[" * 5_000, "9" * 5_000, "1e999", "NaN", *'{}",', "null", '"model": ', '"_target_": "os.system", ')
 
 
-@LASTING
+@COSTLY
 @given(data=st.data())
 def test_a_broken_config(data: st.DataObject, genuine: dict[str, bytes], check: Check) -> None:
     text = data.draw(mutated([genuine["config.json"].decode()], IN_JSON) | arbitrary(IN_JSON))
     check({"config.json": text.encode("utf-8", "surrogatepass")})
 
 
-@LASTING
+@COSTLY
 @given(data=st.data())
 def test_broken_weights_and_a_forged_header(data: st.DataObject, genuine: dict[str, bytes], check: Check) -> None:
     (length,) = struct.unpack("<Q", genuine["model.safetensors"][:8])
@@ -124,7 +122,7 @@ def test_broken_weights_and_a_forged_header(data: st.DataObject, genuine: dict[s
     check({"model.safetensors": data.draw(st.just(forged) | mutated_bytes(genuine["model.safetensors"], start=2000))})
 
 
-@LASTING
+@COSTLY
 @given(data=st.data(), has_digest=st.booleans())
 def test_a_broken_tokenizer(data: st.DataObject, has_digest: bool, genuine: dict[str, bytes], check: Check) -> None:
     changed = data.draw(mutated_bytes(genuine["tokenizer.model"]))
@@ -154,7 +152,7 @@ def marian(folder: Path) -> Path:
     return folder / "marian"
 
 
-@LASTING
+@COSTLY
 @given(data=st.data())
 def test_odd_settings_of_an_imported_model(data: st.DataObject, marian: Path, folder: Path) -> None:
     from seq2seq.apps.exchange.huggingface_import import import_huggingface
@@ -174,7 +172,7 @@ def test_odd_settings_of_an_imported_model(data: st.DataObject, marian: Path, fo
         assert len(Translator.load(folder / "imported", "cpu").translate(["The cat."], beam=2, max_length=3)) == 1
 
 
-@LASTING
+@COSTLY
 @given(data=st.data())
 def test_odd_settings_of_an_export(data: st.DataObject, bundle_folder: Path, folder: Path) -> None:
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")

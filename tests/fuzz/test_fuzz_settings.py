@@ -16,15 +16,10 @@ from hypothesis import strategies as st
 
 from seq2seq.settings.compose import compose, home, known_settings, rewrite
 from seq2seq.settings.config import Config
-from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
+from tests.fuzz.mutating import COSTLY, PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 
 pytestmark = pytest.mark.slow
-EXAMPLES = max(settings().max_examples // 4, 8)  # each composes twice
-LASTING = settings(
-    LASTING,
-    max_examples=EXAMPLES,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink would take minutes
-)
+LASTING = settings(COSTLY, phases=(Phase.explicit, Phase.reuse, Phase.generate))  # to shrink would take minutes
 
 KEYS = st.sampled_from(
     [*known_settings(), "hydra.run.dir", "_target_", "defaults", "a", "model.x.y", "model/style@x", ""]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from launcher import Launcher
-from small_run import BASE, checkpoints, fails_in_one_line, last_weights, logged
+from small_run import BASE, checkpoints, fails_in_one_line, last_weights
 
 from seq2seq.training.run_files import read_run
 from tests.toy import write_corpus
@@ -25,17 +25,6 @@ def kill(self, batch, index):
     if self.global_step == 11: os.kill(os.getpid(), 9)
 M.on_train_batch_start = kill
 """
-
-
-def test_a_damaged_last_checkpoint_falls_back_to_a_best_one(launcher: Launcher, trained: Path) -> None:
-    last = trained / "runs/run/checkpoints/step=0000003.ckpt"
-    data = last.read_bytes()
-    last.unlink()  # it is a second name of the best one
-    last.write_bytes(data[:20_000])
-    resumed = launcher.complete("resume=runs/run", "trainer.max_steps=5", cwd=trained)
-    assert "going on from best-step=0000003-val_bleu=" in resumed.output
-    assert checkpoints(trained / "runs/run") == ["step=0000005.ckpt"]
-    assert [step for step, _ in logged(trained / "runs/run")] == list("12345")
 
 
 @pytest.mark.parametrize("keep_last", [1, 2])

@@ -159,19 +159,6 @@ def test_test_sets_of_one_name_are_told_apart_by_their_folders(root: Path):
 
 
 @pytest.mark.slow
-def test_real_mixed_corpora_lose_their_known_defects(shared_data, tmp_path, monkeypatch):
-    monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path))
-    news = "tests/newstest2012.en+tests/newstest2012.es"
-    corpora = ["corpora/us_tax_help.tsv.xz", "corpora/opensource_guide.tsv.xz"]
-    prepared = run(shared_data, TokenizerConfig(vocab_size=1000), train=corpora, validation=[news], test=[news])
-    tax, guide = prepared.report["files"]
-    assert (tax["read"], tax["ratio"]) == (3051, 2)
-    assert (guide["read"], guide["overlap"]) == (1632, 1)
-    assert prepared.tests["newstest2012"][0][0].startswith("Parliament Does Not Support")
-    assert len(prepared.validation_pairs) == 3003
-
-
-@pytest.mark.slow
 def test_no_drawn_set_shares_a_side_with_another_held_out_set(root: Path):
     """Else early stopping would see the test set."""
     leaked, others = TRAIN[:100], [(src, tgt.upper()) for src, tgt in TRAIN[200:280]]
