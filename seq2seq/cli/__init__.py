@@ -8,7 +8,7 @@ import traceback
 import typer
 
 from seq2seq.cli import analyse, attend, corpora, evaluate, models, options, prepare, runs, serve, translate
-from seq2seq.cli.streams import standard_streams
+from seq2seq.cli.inputs import standard_streams
 from seq2seq.errors import UserError, printable
 
 INTERRUPTED = 130  # exit status after Ctrl-C; Typer exits with it instead of raising the exception

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from seq2seq.apps.train import start
-from seq2seq.cli.streams import standard_streams
+from seq2seq.cli.inputs import standard_streams
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.settings.compose import compose, home, one_line, register_schema, rewrite
 from seq2seq.settings.config import markdown, show_help

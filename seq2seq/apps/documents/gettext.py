@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import polib
 
-from seq2seq.apps.documents.accelerators import lift, put_back
-from seq2seq.apps.documents.in_place import splice
+from seq2seq.apps.documents.in_place import lift, put_back, splice
 from seq2seq.apps.documents.marked_text import Document, Marked
 from seq2seq.errors import UserError
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seq2seq.apps.documents.accelerators import lift, put_back
-from seq2seq.apps.documents.in_place import Passage, splice
+from seq2seq.apps.documents.in_place import Passage, lift, put_back, splice
 from seq2seq.apps.documents.marked_text import Document, Kind, Marked, MarkedSegment, with_space
 from seq2seq.apps.documents.xml_tree import Element, parse
 from seq2seq.errors import UserError
