@@ -16,8 +16,8 @@ from seq2seq.data.batching import (
     plan_batches,
     require_budget,
 )
-from seq2seq.data.dataset import PreparedData
-from seq2seq.data.epochs import Mixture, PreparedEpochs, tempered_shares, weighted_shares
+from seq2seq.data.dataset import Pairs, PreparedData
+from seq2seq.data.epochs import Mixture, PreparedEpochs, all_indices, tempered_shares, weighted_shares
 from seq2seq.data.processes import read_ahead
 from seq2seq.settings.config import Config
 
@@ -58,7 +58,8 @@ def make_encoder(config: Config, data: PreparedData) -> Encoder:
 
 def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: int, pin: bool) -> BatchLoader:
     """Return this rank's training batches, without end; pin is for training on a GPU."""
-    settings, training, mixture = config.data, config.training, make_mixture(config, data)
+    settings, training = config.data, config.training
+    mixture = None if config.trainer.overfit_batches else make_mixture(config, data)
     is_drawn = True if mixture is None else mixture.is_drawn()[:, None]  # a rare corpus may come in a later epoch
     require_budget(training.max_tokens, int(data.train.lengths.max(initial=0, where=is_drawn)) + 1)
     source = PreparedEpochs(data.train, config.seed, mixture)
@@ -76,6 +77,22 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
         accumulate=training.accumulate,
         pin=pin,
         warn_of_small_blocks=is_encoded_anew,
+    )
+
+
+def first_batches(config: Config, data: PreparedData) -> PreparedData:
+    """Return data whose training and validation pairs are those of the first trainer.overfit_batches batches alone."""
+    mixture, rng = make_mixture(config, data), np.random.default_rng([config.seed, 0])
+    order = all_indices(len(data.train)) if mixture is None else mixture.draw(0)
+    rng.shuffle(order)
+    plan = plan_batches(data.train, order, config.training.max_tokens, rng)[: config.trainer.overfit_batches]
+    src, tgt = zip(*(data.train[index] for indices in plan for index in indices), strict=True)
+    pairs, sides = Pairs.of(src, tgt, data.train.ids.dtype), (data.tokenizer.source, data.tokenizer.target)
+    texts = (side.decode([ids.tolist() for ids in of_side]) for side, of_side in zip(sides, (src, tgt), strict=True))
+    sizes = {"train": len(pairs), "validation_sets": {"overfit": len(pairs)}}
+    report = data.report | {"sizes": data.report["sizes"] | sizes}
+    return replace(
+        data, train=pairs, validation=pairs, validation_pairs=list(zip(*texts, strict=True)), tests={}, report=report
     )
 
 

@@ -87,6 +87,15 @@ class Config:
                 self.resume is not None, "resume_lr= changes a resumed run's learning rate: give resume=runs/NAME too"
             )
             require(0 < self.resume_lr < math.inf, f"resume_lr={self.resume_lr} must be greater than 0")
+        if self.trainer.fast_dev_run:
+            keeps = {
+                "resume": self.resume,
+                "analyse": self.analyse,
+                "trainer.overfit_batches": self.trainer.overfit_batches,
+                "trainer.profiler": self.trainer.profiler != "none",
+            }
+            used = next((name for name, value in keeps.items() if value), None)
+            require(used is None, f"trainer.fast_dev_run tries a new run and keeps nothing of it: leave out {used}")
         obstacle = self.replay_obstacle()
         require(
             self.trainer.replay is not True or obstacle is None,
@@ -99,6 +108,7 @@ class Config:
             "trainer.accelerator=cpu": self.trainer.accelerator == "cpu",
             f"model.architecture={self.model.architecture}": self.model.architecture != "transformer",
             "training.activation_checkpointing=true": self.training.activation_checkpointing,
+            "trainer.detect_anomaly=true": self.trainer.detect_anomaly,
         }
         return next((setting for setting, is_set in obstacles.items() if is_set), None)
 

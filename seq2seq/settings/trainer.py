@@ -1,6 +1,7 @@
 """Settings of where and how long training runs, and where its numbers are shown: `trainer` and `logger`."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -34,35 +35,35 @@ class TrainerConfig:
     log_every: int = 50  # updates between two lines of the log, and between two points of the curves
     progress_bar: bool = True  # show a progress bar if stderr is a terminal
     callbacks: list[str] = field(default_factory=list)  # registered callbacks (docs/extensions.md)
+    overfit_batches: int = 0  # train and validate on the pairs of so many batches alone; 0: on all text
+    fast_dev_run: int = 0  # try so many updates and a validation, and keep nothing; 0: train
+    detect_anomaly: bool = False  # slowly: stop at the operation that gives a gradient that is not a number
+    profiler: str = "none"  # none | simple | advanced | pytorch: write where time goes to the run's folder
 
     def __post_init__(self) -> None:
         check_choices("trainer.", self, accelerator=("auto", "cpu", "gpu"), precision=("auto", "32-true", "bf16-mixed"))
+        check_choices("trainer.", self, profiler=("none", "simple", "advanced", "pytorch"))
         require(self.replay in (AUTO, True, False), f"trainer.replay={self.replay} must be auto, true or false")
         names = ("num_nodes", "checkpoint_every", "keep_last", "log_every")
         names += ("devices", "max_steps", "validate_every", "max_epochs")
         check_ranges("trainer.", self, **dict.fromkeys(names, (1, math.inf)))
-        require(
-            self.checkpoint_minutes is None or 0 < self.checkpoint_minutes < math.inf,
-            f"trainer.checkpoint_minutes={self.checkpoint_minutes} must be greater than 0 (or null)",
-        )
+        check_ranges("trainer.", self, overfit_batches=(0, math.inf), fast_dev_run=(0, math.inf))
+        is_time = self.checkpoint_minutes is None or 0 < self.checkpoint_minutes < math.inf
+        require(is_time, f"trainer.checkpoint_minutes={self.checkpoint_minutes} must be greater than 0 (or null)")
         for name in self.callbacks:
             part_of(CALLBACKS, name)
+        self.log_every = 1 if self.fast_dev_run else self.log_every
         self.duration()
 
     def duration(self) -> timedelta | None:
         """Return the time limit, or None."""
         if self.max_time is None:
             return None
-        parts = self.max_time.split(":")
-        require(
-            len(parts) == 4 and all(part.isdigit() for part in parts),
-            f"trainer.max_time={self.max_time} must be days:hours:minutes:seconds, as 00:00:25:00",
-        )
-        days, hours, minutes, seconds = map(int, parts)
-        try:
-            duration = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        except OverflowError as error:
-            raise UserError(f"trainer.max_time={self.max_time} is too long: leave it out for no limit") from error
+        parts = re.fullmatch(":".join([r"(\d{1,8})"] * 4), self.max_time)  # more digits are too long for a timedelta
+        if parts is None:
+            raise UserError(f"trainer.max_time={self.max_time} must be days:hours:minutes:seconds, as 00:00:25:00")
+        days, hours, minutes, seconds = map(int, parts.groups())
+        duration = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         require(bool(duration), f"trainer.max_time={self.max_time} leaves no time to train: give more, or null")
         return duration
 

@@ -47,9 +47,9 @@ def resolve_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[f
         training.optimizer = rules.optimizer(is_pre_norm=is_pre_norm)
     resolve_max_tokens(config, data.train, data.tokenizer.sizes)
     if training.learning_rate == rules.AUTO:
-        batch = training.max_tokens * _batches_an_update(config)
+        batch = training.max_tokens * batches_an_update(config)
         training.learning_rate = rules.learning_rate(config.model.d_model, batch, is_pre_norm=is_pre_norm)
-    epoch = batches_an_epoch(config, data) / _batches_an_update(config)
+    epoch = batches_an_epoch(config, data) / batches_an_update(config)
     trainer.max_steps = _max_steps(config, data, epoch)
     if training.warmup_steps == rules.AUTO and trainer.max_time is None:
         training.warmup_steps = rules.warmup_steps(trainer.max_steps)
@@ -60,7 +60,8 @@ def resolve_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[f
     return ruled, epoch
 
 
-def _batches_an_update(config: Config) -> int:
+def batches_an_update(config: Config) -> int:
+    """Return the number of batches of an update, on all devices."""
     return config.training.accumulate * config.trainer.devices * config.trainer.num_nodes
 
 
@@ -73,7 +74,7 @@ def _max_steps(config: Config, data: PreparedData, epoch: float) -> int:
     if limits:
         return min(limits)
     positions = int((data.train.lengths.max(axis=1) + 1).sum())  # of the longer sides, special ids included
-    return rules.max_steps(positions, config.training.max_tokens * _batches_an_update(config))
+    return rules.max_steps(positions, config.training.max_tokens * batches_an_update(config))
 
 
 def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
@@ -96,5 +97,5 @@ def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:
         kept=model.d_model if training.activation_checkpointing else None,
     )
     most //= 2 if training.r_drop else 1  # which passes every batch twice at once
-    highest = int(widths.sum()) // (UPDATES_AN_EPOCH * _batches_an_update(config))
+    highest = int(widths.sum()) // (UPDATES_AN_EPOCH * batches_an_update(config))
     return max(min(most, highest), rules.SMALLEST_BATCH, longest)

@@ -221,4 +221,6 @@ def make_callbacks(
     if training.patience > 0:
         monitor, mode = f"val_{training.monitor}", "max" if training.monitor == "bleu" else "min"
         callbacks.append(Patience(monitor, training.patience, mode))
+    if trainer.fast_dev_run:
+        return callbacks
     return [*callbacks, Checkpoints(folder / "checkpoints", config, record, lambda: budget.seconds)]

@@ -71,6 +71,7 @@ def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:
         "settings": {
             "seed": config.seed,
             "training.max_tokens": config.training.max_tokens,
+            "trainer.overfit_batches": config.trainer.overfit_batches or None,  # a setting that older checkpoints lack
             "training.subword_sampling": asdict(config.training.subword_sampling) | {"nbest": -1},  # a former setting
             "training.modifiers": asdict(config.training.modifiers),
             **{f"data.{key}": value for key, value in deciding_settings(config.data).items()},

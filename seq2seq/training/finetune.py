@@ -56,10 +56,7 @@ def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
 
 
 def make_model(config: Config, sizes: Sizes, *, resumed: bool) -> EncoderDecoder:
-    """Return the model to train: random weights or those of config.init.
-
-    A resumed run's weights come from its checkpoint, so config.init is not read again.
-    """
+    """Return the model to train: random weights or, if they do not come from a checkpoint, those of config.init."""
     model = build_model(config.model, *sizes)
     if config.init is not None and not resumed:
         model.load_state_dict(load_bundle(Path(config.init)).model.state_dict())

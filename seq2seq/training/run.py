@@ -16,13 +16,13 @@ from torch.utils.checkpoint import checkpoint
 
 from seq2seq.data.clean import drop_table
 from seq2seq.data.dataset import PreparedData
-from seq2seq.data.loading import mixture_table, training_feed, validation_loaders
+from seq2seq.data.loading import first_batches, mixture_table, training_feed, validation_loaders
 from seq2seq.data.prepare import corpus_digests, open_prepared, prepare_folder
 from seq2seq.device import prepare, tf32_products
 from seq2seq.errors import UserError, is_out_of_memory, shorten
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.config import Config
-from seq2seq.training.auto_values import resolve_numbers
+from seq2seq.training.auto_values import batches_an_update, resolve_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
 from seq2seq.training.checkpoint_files import describe_run
 from seq2seq.training.checkpoints import Checkpoints
@@ -66,6 +66,9 @@ def train(
     if (table := mixture_table(config, data)) is not None:
         console.print(table)
     ruled, updates_per_epoch = resolve_numbers(config, folder, data)
+    if config.trainer.overfit_batches:
+        data = first_batches(config, data)
+        updates_per_epoch = config.trainer.overfit_batches / batches_an_update(config)
     if checkpoint is not None and is_done(config, folder, checkpoint):  # again: max_steps is a number now
         return best_value(folder, config.training.monitor)
     record = describe_run(config, corpus_digests(config.data) if rank() == 0 else {})  # process 0 writes it
@@ -74,6 +77,10 @@ def train(
     prepare(trainer.strategy.root_device)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     console.print(summary_table(config, data, (named, ruled), updates_per_epoch, parameters, hardware(trainer)))
+    if config.trainer.fast_dev_run:
+        fit(trainer, module, config, data, None)
+        log.info("%d updates and a validation were tried without an error; nothing is kept", trainer.global_step)
+        return None
     if rank() == 0:
         point_latest(folder)
     callback_of(trainer, Checkpoints).on_best = lambda: save_best(
@@ -145,6 +152,8 @@ def fit(
                 f"training.max_tokens={config.training.max_tokens} needs more memory than there is: begin again with "
                 "half of it and twice training.accumulate, training.activation_checkpointing=true or a smaller model"
             ) from error
+        if config.trainer.detect_anomaly and "returned nan" in str(error):
+            raise UserError(f"{shorten(error)} The warning above names the lines that computed it") from error
         if checkpoint is not None and callback_of(trainer, Budget).start_time() is None:  # training had not begun
             raise UserError(
                 f"{checkpoint} cannot be resumed from ({type(error).__name__}: {shorten(error)}): it is forged, or "

@@ -59,8 +59,8 @@ def interruption(folder: Path | None) -> str:
 def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
     """Release the run's folder at the end; turn Ctrl-C and a full disk into errors that say how the run goes on.
 
-    A run that is refused or interrupted before it saves anything leaves no folder, except after resume=, whose settings
-    are in the folder.
+    A run that saves nothing, because it is refused, interrupted or only tried, leaves no folder, except after resume=,
+    whose settings are in the folder.
 
     Raises:
         StoppedError: Ctrl-C.
@@ -68,6 +68,7 @@ def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
     """
     try:
         yield
+        _remove_untouched(folder, is_resumed)
     except KeyboardInterrupt as error:
         message = interruption(folder)
         _remove_untouched(folder, is_resumed)

@@ -13,6 +13,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
+from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 
 from seq2seq.data.dataset import PreparedData
 from seq2seq.errors import UserError, shorten
@@ -23,6 +24,8 @@ from seq2seq.training.kept_checkpoints import DurableIO
 from seq2seq.training.processes import make_strategy, rank, uses_gpu
 from seq2seq.training.replay import records_updates
 from seq2seq.training.run_files import read_table, rewrite, write_text
+
+_PROFILERS = {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": PyTorchProfiler}
 
 
 def make_loggers(config: Config, folder: Path) -> list[Logger]:
@@ -159,7 +162,10 @@ def make_trainer(
         log_every_n_steps=settings.log_every,
         callbacks=[*make_callbacks(config, folder, data, record, updates_per_epoch), *own, *callbacks],
         plugins=[DurableIO()],
-        logger=make_loggers(config, folder),
+        logger=make_loggers(config, folder) if not settings.fast_dev_run else False,
+        fast_dev_run=settings.fast_dev_run * config.training.accumulate,
+        detect_anomaly=settings.detect_anomaly,
+        profiler=_PROFILERS[settings.profiler](folder, "profile") if settings.profiler != "none" else None,
         use_distributed_sampler=False,
         enable_progress_bar=False,
         enable_model_summary=False,

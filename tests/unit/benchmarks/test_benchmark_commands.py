@@ -1,4 +1,4 @@
-"""The command line of the benchmarks, and the cost of preparing a pair, which is measured between two sizes."""
+"""The command line of the benchmarks, costs of pairs, operations and transfers, and a speed-run of a toy text."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,18 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from benchmarks import shapes, slopes
+from benchmarks import kernels, shapes, slopes, speedrun, transfers
 from benchmarks.command import make_app
+from benchmarks.kernels import BASE, MODERN, TRAININGS
+from benchmarks.race import Spread
+from benchmarks.speedrun import CHANGED, RECORD, Plan, Track
+from benchmarks.transfers import MODELS, SEARCHES, TRAINING
+from seq2seq.data.dataset import Pairs
+from seq2seq.errors import UserError
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
+from tests.thin import thin
+from tests.toy import FILES, TINY, write_corpus
 
 
 def test_costs_are_those_between_the_two_largest_sizes() -> None:
@@ -43,3 +53,104 @@ def test_a_command_prints_markdown_and_writes_json(tmp_path: Path, monkeypatch: 
     written = json.loads((tmp_path / "shapes.json").read_text(encoding="utf-8"))
     assert written["plan"]["max_tokens"] == 4096
     assert "3 threads" in written["machine"]
+
+
+@pytest.mark.parametrize(
+    ("training", "most"), [("vaswani, AdamW", 1285), ("modern, AdamW", 1371), ("modern, Muon", 1432)]
+)
+def test_an_update_sends_no_more_operations(training: str, most: int) -> None:
+    counts = kernels.count_update(*TRAININGS[training])
+    assert kernels.by_kind(counts)["attention"] == 36  # 18 forward, 18 backward
+    assert most - 40 < counts.total() <= most
+
+
+@pytest.mark.parametrize(("training", "most"), [("vaswani, AdamW", 40), ("modern, Muon", 95)])
+def test_a_recorded_update_sends_few_operations_beside_the_graph(training: str, most: int) -> None:
+    assert kernels.count_update(*TRAININGS[training], is_recorded=True).total() <= most
+
+
+@pytest.mark.parametrize(
+    ("model", "beam", "most"), [(BASE, 1, 176), (BASE, 5, 179), (MODERN, 1, 261), (MODERN, 5, 263)]
+)
+def test_a_step_of_a_search_sends_no_more_operations(model: ModelConfig, beam: int, most: int) -> None:
+    counts = kernels.count_step(model, beam)
+    assert kernels.by_kind(counts)["attention"] == 12  # each layer's own and that to the source
+    assert most - 20 < counts.total() <= most
+
+
+def test_shapes_and_padding_are_counted() -> None:
+    pairs = Pairs.of([[5], [5] * 2, [5] * 3], [[6], [6] * 2, [6]])
+    counts, positions, tokens = shapes.measure(pairs, 8)
+    assert counts == {(2, 4, 2): 1, (1, 3, 3): 1}
+    assert (positions, tokens) == ([11, 7], [9, 7])
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.slow
+def test_a_change_is_compared_after_equal_computing_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learning = ["training.learning_rate=1e-2", "training.warmup_steps=1", "training.max_tokens=64"]
+    toy = [*FILES, *TINY, *learning, "data.test=[validation.tsv]", "search.beam=1"]
+    monkeypatch.setitem(speedrun.TRACKS, "tatoeba", Track(toy, 40))
+    monkeypatch.setattr(speedrun, "costs", lambda *_: {CHANGED: Spread(1.25, 1.2, 1.3)})
+    monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
+    plan = Plan(data=write_corpus(tmp_path), change=["training.learning_rate=1e-9"], seeds=1)
+    values, (table,) = speedrun.run(plan, CPU)
+    assert values["updates"] == {RECORD: 40, CHANGED: 32}
+    (record,), (changed,) = values["runs"].values()
+    assert record["loss"] < changed["loss"] - 0.1  # which learned nothing
+    assert [row[:3] for row in table.rows] == [
+        ["the record", "1", "40"],
+        ["`training.learning_rate=1e-9`", "1.250 (1.200–1.300)", "32"],
+    ]
+
+
+@pytest.mark.slow
+def test_the_cost_of_an_update_is_measured_for_both_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
+    toy = [*FILES, *TINY, f"data.root={write_corpus(tmp_path)}", "training.max_tokens=512"]
+    cost = speedrun.costs({RECORD: toy, CHANGED: [*toy, "model.d_ff=2048"]}, CPU, tmp_path)
+    assert cost[CHANGED].median > 1
+
+
+def test_only_the_bundled_track_has_text_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the track mixed needs --data"):
+        speedrun.run(Plan(track="mixed"), CPU)
+    with pytest.raises(UserError, match="the track bundled has its own text: leave out --data"):
+        speedrun.run(Plan(track="bundled", data=tmp_path), CPU)
+
+
+QUIET = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers", "ignore:.*number of training batches", "ignore:Total length of"
+)
+
+
+@QUIET
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TRAINING)
+@pytest.mark.parametrize("model", MODELS)
+def test_an_update_waits_for_nothing_and_copies_nothing(model: str, kind: str, tmp_path: Path) -> None:
+    counts = transfers.train(MODELS[model], transfers.training_config(TRAINING[kind]), tmp_path)
+    assert len(counts.steps) >= 3
+    assert [dict(step) for step in counts.steps] == [{}] * len(counts.steps)
+
+
+@QUIET
+@pytest.mark.slow
+def test_a_replayed_update_waits_for_nothing_after_the_first_was_compared(tmp_path: Path) -> None:
+    training = transfers.training_config({"accumulate": 2})
+    counts = transfers.train(MODELS["modern"], training, tmp_path, recorder=lambda compute: compute)
+    assert [dict(step) for step in counts.steps[1:]] == [{}] * (len(counts.steps) - 1)
+    assert counts.steps[0].total() == 1
+
+
+@QUIET
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", thin(SEARCHES, ["beam", "sampling with rules"]))
+@pytest.mark.parametrize("model", thin(MODELS, ["transformer"]))
+def test_a_step_of_a_search_waits_once(model: str, kind: str) -> None:
+    counts = transfers.search(MODELS[model], SearchConfig(**SEARCHES[kind]), transfers.sources(kind))
+    assert len(counts.steps) == 5
+    assert counts.most(waits=True) == 1
+    assert counts.most(waits=False) < 5
