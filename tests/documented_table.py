@@ -18,6 +18,7 @@ NOT_RUN = {  # a regular expression of commands, and the reason; the first one t
     r"^curl": "tests/unit/test_remake.py runs it and compares the answer",
     r"^seq2seq serve|^tensorboard": "does not end; tests/test_smoke.py starts a server",
     r"Helsinki-NLP|import huggingface|\bopus\b": "downloads a model; tests/system/test_imported.py has a small one",
+    r"data=public": "downloads 512 MB; tests/unit/data/test_hub.py has files of the same layout",
     r"^seq2seq lab": "needs the runs of the lab; tests/unit/apps/lab has runs made up",
     r"seed=1,2,3|max_steps=(300|20000|200000)\b": "trains for long; a shorter form is run",
     r"logger=tensorboard,": "tests/system/test_logging.py runs all loggers and resumes",

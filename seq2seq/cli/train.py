@@ -77,6 +77,8 @@ def start_logging() -> None:
     plain = logging.StreamHandler()
     plain.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler if sys.stderr.isatty() else plain], force=True)
+    for client in ("httpx", "httpx2"):  # not a line for each request to the hub
+        logging.getLogger(client).setLevel(logging.WARNING)
 
 
 def keep_freed_memory() -> None:

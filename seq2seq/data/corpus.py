@@ -45,6 +45,7 @@ def fetch(address: str, folder: Path) -> list[tuple[Path, str]]:
     """
     import fsspec  # pyright: ignore[reportMissingTypeStubs]
 
+    logger.info("loading %s", address)
     found = list[tuple[Path, str]]()
     try:
         system, pattern = cast(Any, fsspec).core.url_to_fs(address)
@@ -197,7 +198,8 @@ def _table(path: Path, name: str, data: DataConfig) -> Corpus:
         _require_order(str(path), "column", data)
     is_divisible = plain == path and plain.suffix in LINES
     read = partial(READERS[plain.suffix], path, data)
-    return Corpus(name, plain.stem, (path,), read, is_divisible=is_divisible)
+    stem = plain.stem.removesuffix("-00000-of-00001")  # what the hub appends to the only file of a split
+    return Corpus(name, stem, (path,), read, is_divisible=is_divisible)
 
 
 def _require_order(name: str, part: str, data: DataConfig) -> None:

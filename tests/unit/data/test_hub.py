@@ -5,12 +5,14 @@ from pathlib import Path
 import datasets
 import pyarrow as pa
 import pytest
-from preparing import make_pairs
+from preparing import SMALL, make_pairs
 from pyarrow import parquet
 
 from seq2seq.data.corpus import open_hub_split
+from seq2seq.data.loading import make_mixture
 from seq2seq.data.prepare import prepare
 from seq2seq.errors import UserError
+from seq2seq.settings.compose import compose
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from tests.refusing import refuses
 
@@ -101,3 +103,22 @@ def test_each_slice_of_a_split_is_prepared_by_itself(tmp_path: Path):
         return prepare(data, TokenizerConfig(type="bpe", vocab_size=300)).report["files"][0]["read"]
 
     assert [count(split) for split in ("train", "train[:50%]", "train[50%:80%]", "train")] == [200, 100, 60, 200]
+
+
+def test_public_text_is_mixed_from_files_as_the_hub_has_them(tmp_path: Path):
+    """The names and the number of files are those of the hub, of which Europarl has two."""
+    opus, news, europarl, *held_out = (nested(make_pairs(count, count)) for count in (300, 100, 200, 20, 30))
+    make_set(
+        tmp_path / "opus-100", {"en-es": dict(zip(("train", "validation", "test"), (opus, *held_out), strict=True))}
+    )
+    make_set(tmp_path / "news_commentary", {"en-es": {"train": news}, "en-fr": {"train": news}})
+    make_set(tmp_path / "europarl", {"en-es": {"train": europarl}})
+    parquet.write_table(nested(make_pairs(250, 4)), tmp_path / "europarl/en-es/train-00001-of-00002.parquet")
+    config = compose(["data=public", f"data.root={tmp_path}", f"data.cache={tmp_path / 'cache'}"])
+    data = prepare(config.data, SMALL)
+    sets = {name: len(pairs) for name, pairs in {**data.validation_sets, **data.tests}.items()}
+    assert sets == {"validation": 20, "test": 30}
+    mixture = make_mixture(config, data)
+    assert mixture is not None
+    assert mixture.sizes == [300, 100, 200, 250]
+    assert mixture.shares.tolist() == [0.5, 0.3, 0.1, 0.1]  # OPUS-100, News-Commentary, Europarl's two files
