@@ -28,10 +28,15 @@ _FILES = 4
 def drawn_pairs(count: int, vocab_size: int, seed: int) -> Pairs:
     """Return pairs of random ids, about as long as everyday sentences, for benchmarks that measure only time."""
     rng = np.random.default_rng(seed)
-    src_lengths = np.clip(rng.gamma(4.0, 2.4, count), 2, 60).astype(np.int32)
-    tgt_lengths = np.clip(src_lengths * rng.uniform(0.8, 1.3, count), 2, 60).astype(np.int32)
-    lengths = np.stack([src_lengths, tgt_lengths], axis=1)
+    lengths = drawn_lengths(rng, count)
     return Pairs(rng.integers(4, vocab_size, int(lengths.sum()), dtype=id_type((vocab_size, None))), lengths)
+
+
+def drawn_lengths(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Return the lengths of `drawn_pairs`."""
+    src = np.clip(rng.gamma(4.0, 2.4, count), 2, 60).astype(np.int32)
+    tgt = np.clip(src * rng.uniform(0.8, 1.3, count), 2, 60).astype(np.int32)
+    return np.stack([src, tgt], axis=1)
 
 
 def read_folder(folder: Path, vocab_size: int) -> PreparedData:

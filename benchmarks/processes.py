@@ -56,7 +56,7 @@ def run(
         )  # fmt: skip
         try:
             while process.poll() is None:
-                peak = max(peak, *_memory(process.pid, "status", "VmHWM"))
+                peak = max(peak, *read_memory(process.pid, "status", "VmHWM"))
                 is_stopped = is_stopped or (watch is not None and watch(process.pid))
                 if is_stopped:
                     _kill(process.pid)
@@ -87,10 +87,10 @@ def memory_of(process: int) -> float:
     Raises:
         UserError: this is not Linux.
     """
-    return sum(_memory(process, "smaps_rollup", "Pss")) / 1e6
+    return sum(read_memory(process, "smaps_rollup", "Pss")) / 1e6
 
 
-def _memory(process: int, file: str, name: str) -> list[int]:
+def read_memory(process: int, file: str, name: str) -> list[int]:
     """Return a number of bytes of a process and of each process of its session, from a file of /proc; at first 0."""
     if not Path("/proc/self/smaps_rollup").exists():
         raise UserError("memory is read from /proc, which only Linux has: run this benchmark there")

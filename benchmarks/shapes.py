@@ -1,15 +1,23 @@
-"""Shapes of an epoch's batches, and their positions a token: a GPU records an update for each shape."""
+"""Shapes of an epoch's batches, and their positions a token; what planning an epoch of a large text costs."""
 
+import os
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import takewhile
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from benchmarks.command import Options, Results, Table
-from benchmarks.data import drawn_pairs, epochs_of
+from benchmarks.data import drawn_lengths, drawn_pairs, epochs_of
 from benchmarks.ours import SEED
+from benchmarks.processes import read_memory
+from seq2seq.data.batching import plan_block
 from seq2seq.data.dataset import Pairs
+from seq2seq.data.epochs import Block, BlockId
 from seq2seq.data.prepare import prepare
 from seq2seq.settings.compose import compose
 from seq2seq.text.tokenizer import PAD
@@ -25,6 +33,7 @@ class Plan(Options):
     # everyday lengths
     setting: list[str] = field(default_factory=list)
     max_tokens: int = 16_384  # most positions of a batch on either side, padding included
+    planned: int = 0  # pairs of random lengths whose epoch is planned, on Linux; 0: none
 
 
 def run(plan: Plan, device: torch.device) -> Results:
@@ -38,12 +47,27 @@ def run(plan: Plan, device: torch.device) -> Results:
     row = [f"{shapes.total():,}", f"{len(shapes)}", f"{sum(count < 3 for count in shapes.values())}"]
     row += [f"{of_side / real:.3f}" for of_side, real in zip(positions, tokens, strict=True)]
     header = ["pairs", "batches", "shapes", "shapes of 1 or 2 batches", "source positions a token", "target positions"]
-    values = {
+    values: dict[str, Any] = {
         "shapes": {str(shape): count for shape, count in shapes.items()},
         "positions": positions,
         "tokens": tokens,
     }
-    return values, [Table(f"An epoch, {plan.max_tokens:,} positions a batch", header, [[f"{len(pairs):,}", *row]])]
+    tables = [Table(f"An epoch, {plan.max_tokens:,} positions a batch", header, [[f"{len(pairs):,}", *row]])]
+    if plan.planned:
+        seconds, peak = values["plan"] = measure_plan(plan.planned, plan.max_tokens)
+        row = [f"{plan.planned:,}", f"{seconds:.1f}", f"{peak / plan.planned:.0f}"]
+        tables.append(Table("Planning an epoch", ["pairs", "seconds of a core", "memory, bytes a pair"], [row]))
+    return values, tables
+
+
+def measure_plan(pairs: int, max_tokens: int) -> tuple[float, int]:
+    """Return the seconds and the memory (bytes, at the peak) that planning an epoch of random lengths takes."""
+    lengths = drawn_lengths(np.random.default_rng(SEED), pairs)
+    block = Block(BlockId(0, 0), Pairs(np.empty(0, np.uint16), lengths), [SEED, 0])
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak before does not count
+    before, start = max(read_memory(os.getpid(), "status", "VmRSS")), time.process_time()
+    plan_block(block, max_tokens)
+    return time.process_time() - start, max(read_memory(os.getpid(), "status", "VmHWM")) - before
 
 
 def measure(pairs: Pairs, max_tokens: int) -> tuple[Counter[tuple[int, ...]], list[int], list[int]]:

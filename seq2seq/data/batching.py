@@ -1,16 +1,22 @@
 """Batches of pairs of similar lengths within a token budget, in a seeded order that can resume at any batch."""
 
 import contextlib
+import hashlib
 import logging
+import pickle
+import shutil
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int, Int32, Int64, Integer
+from filelock import FileLock
+from jaxtyping import Int, Int32, Int64, Integer, UInt
 from torch import Tensor
 
 from seq2seq.data.dataset import Ids, Pairs
@@ -124,32 +130,76 @@ def plan_batches(
     """
     if not len(order):
         raise UserError("no sentence pair is left to make batches of: look at the table of dropped pairs")
-    by_length, ends = _cut(pairs.lengths[order], max_tokens)
+    keys, base = _sort_keys(pairs.lengths, max_tokens)
+    keys = keys[order]
+    ends = _cut(keys, base, max_tokens)
     spans = np.stack([np.append(0, ends[:-1]), ends], axis=1)
-    return BatchPlan(order[by_length], spans if rng is None else spans[rng.permutation(len(spans))])
+    digits = [(keys >> bits).astype(np.uint16) for bits in range(0, 8 * keys.itemsize, 16)]  # NumPy sorts these fast
+    return BatchPlan(order[np.lexsort(digits)], spans if rng is None else spans[rng.permutation(len(spans))])
+
+
+def plan_block(block: Block, max_tokens: int) -> BatchPlan:
+    """Plan the batches of a block: its seed shuffles the pairs, before they are sorted by length, and the batches."""
+    rng = np.random.default_rng(block.seed)
+    order = all_indices(len(block.pairs)) if block.draws is None else block.draws()
+    rng.shuffle(order)
+    return plan_batches(block.pairs, order, max_tokens, rng)
+
+
+def share_plan(folder: Path, key: str, make: Callable[[], BatchPlan]) -> BatchPlan:
+    """Return the plan that one of several processes makes; the others wait for it, and map its file.
+
+    The key names everything that decides the plan; plans of other keys are removed. If the folder cannot be used, each
+    process makes the plan.
+    """
+    plan, order, spans = None, folder / f"{key}.npy", folder / f"{key}.spans.npy"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):  # of a killed process it is free
+            if not order.exists():
+                for path in folder.glob("*.npy"):
+                    path.unlink()  # processes that have mapped the file keep it
+                plan = make()
+                np.save(spans, plan.spans)
+                np.save(folder / "draft.npy", plan.order)
+                (folder / "draft.npy").rename(order)
+            return BatchPlan(np.asarray(np.load(order, mmap_mode="r")), np.load(spans))
+    except (OSError, NotImplementedError) as error:
+        logger.info("%s cannot be used (%s): each process plans its batches", folder, error)
+        return plan or make()
 
 
 def count_batches(pairs: Pairs, max_tokens: int, draws: Integer[np.ndarray, " draws"] | None = None) -> int:
     """Return the exact number of batches of `plan_batches` for these draws, or for all pairs."""
-    return len(_cut(pairs.lengths if draws is None else pairs.lengths[draws], max_tokens)[1])
+    keys, base = _sort_keys(pairs.lengths, max_tokens)
+    return len(_cut(keys if draws is None else keys[draws], base, max_tokens))
 
 
-def _cut(
-    lengths: Int32[np.ndarray, "n 2"], max_tokens: int
-) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " batches"]]:
-    """Sort pairs by target and source length, or by the longer side's rung; return the order and the batches' ends.
+def _sort_keys(lengths: Int32[np.ndarray, "n 2"], max_tokens: int) -> tuple[UInt[np.ndarray, " n"], int]:
+    """Return each pair's key in the order of lengths, target · base + source, and base; in 2 bytes a pair if possible.
+
+    On the ladder, the key is the longer side's rung, and base is 1.
+    """
+    src, tgt = lengths.T
+    if max_tokens >= LADDER_TOKENS:
+        longer = np.maximum(src, tgt)
+        rungs = _rungs(np.arange(1, longer.max() + 2, dtype=np.int64), max_tokens) - 1
+        return rungs.astype(np.promote_types(np.min_scalar_type(rungs[-1]), np.uint16))[longer], 1
+    base = int(src.max()) + 1
+    dtype = np.promote_types(np.min_scalar_type((int(tgt.max()) + 1) * base), np.uint16)
+    keys = np.multiply(tgt, base, dtype=dtype, casting="unsafe")
+    return np.add(keys, src, out=keys, casting="unsafe"), base
+
+
+def _cut(keys: UInt[np.ndarray, " n"], base: int, max_tokens: int) -> Int64[np.ndarray, " batches"]:
+    """Return the ends of the batches of pairs with these keys, when they are sorted.
 
     Runs of pairs of equal lengths are cut as a whole, so the time depends on the number of lengths and of batches.
     """
-    widths = lengths + 1  # with BOS or EOS
-    if max_tokens >= LADDER_TOKENS:
-        widths = _rungs(widths.max(axis=1).astype(np.int64), max_tokens)[:, None]
-    widths = widths.astype(np.min_scalar_type(widths.max()))  # NumPy sorts small types several times as fast
-    order = np.lexsort(widths.T)  # stable; the last key, the target, comes first
-    widths = widths[order]
-    runs = np.append(np.flatnonzero((widths[1:] != widths[:-1]).any(axis=1)) + 1, len(widths))
+    kinds, counts = np.unique(keys, return_counts=True)
+    widths = np.maximum(kinds // base, kinds % base).astype(np.int64) + 1  # with BOS or EOS
     ends, start, end, widest = list[int](), 0, 0, 0
-    for run, width in zip(runs.tolist(), widths[runs - 1].max(axis=1).tolist(), strict=True):
+    for run, width in zip(np.cumsum(counts).tolist(), widths.tolist(), strict=True):
         require_budget(max_tokens, width)
         while end < run:
             widest = max(widest, width)
@@ -159,7 +209,7 @@ def _cut(
                 start, widest = end, 0
             else:
                 end = min(run, full)
-    return order, np.array([*ends, end], np.int64)
+    return np.array([*ends, end], np.int64)
 
 
 def require_budget(max_tokens: int, width: int) -> None:
@@ -211,6 +261,8 @@ class BatchLoader:
     is a whole number of updates of `accumulate` batches on every rank. Another number of ranks can resume from a state
     if an update has the same number of batches.
 
+    With plans, a folder, processes that have the same source share the plan of each block by `share_plan`.
+
     With pin, a thread prepares batches in page-locked memory, from which a GPU copies them while it computes. The
     state is that of the last batch given out, regardless of the batches that are prepared.
     """
@@ -226,10 +278,11 @@ class BatchLoader:
         accumulate: int = 1,
         pin: bool = False,
         warn_of_small_blocks: bool = False,
+        plans: Path | None = None,
     ) -> None:
         self.source, self.max_tokens, self.start, self.pin = source, max_tokens, start, pin
         self._rank, self._world_size, self._multiple = rank, world_size, world_size * accumulate
-        self._is_to_warn = warn_of_small_blocks and rank == 0
+        self._is_to_warn, self._plans = warn_of_small_blocks and rank == 0, plans
         self._state: State = {"epoch": 0, "block": 0, "batches": 0}
         self._reader: Generator[Batch, None, None] | None = None
 
@@ -243,9 +296,11 @@ class BatchLoader:
         return self._reader
 
     def close(self) -> None:
-        """End the process that reads ahead, if there is one."""
+        """End the process that reads ahead, if there is one; remove the plans."""
         if self._reader is not None:
             self._reader.close()
+        if self._plans is not None:
+            shutil.rmtree(self._plans, ignore_errors=True)
 
     def _read(self) -> Generator[Batch, None, None]:
         batches = self._batches(**self._state)
@@ -270,11 +325,13 @@ class BatchLoader:
 
     def _plan(self, block: Block) -> BatchPlan:
         """Plan the batches of all ranks for a block."""
-        rng = np.random.default_rng(block.seed)
-        order = all_indices(len(block.pairs)) if block.draws is None else block.draws.copy()
-        rng.shuffle(order)
-        plan = plan_batches(block.pairs, order, self.max_tokens, rng)
-        self._warn_of_small_block(len(plan), len(order))
+        make = partial(plan_block, block, self.max_tokens)
+        if self._plans is None:
+            plan = make()
+        else:
+            everything = pickle.dumps((self.source, block.id, self.max_tokens))
+            plan = share_plan(self._plans, hashlib.blake2b(everything, digest_size=10).hexdigest(), make)
+        self._warn_of_small_block(len(plan), len(plan.order))
         return pad_to_multiple(plan, self._multiple)
 
     @staticmethod

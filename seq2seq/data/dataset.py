@@ -53,15 +53,13 @@ class Pairs:
     @classmethod
     def load(cls, path: Path) -> "Pairs":
         """Memory-map the files that `write_pairs` wrote; a pickle of these pairs holds only the path."""
-        lengths = np.fromfile(path.with_suffix(_LENGTHS), np.int32)
+        lengths = _map(path.with_suffix(_LENGTHS), np.int32)
         ids, num_ids = path.with_suffix(_IDS), int(lengths.sum(dtype=np.int64))
         dtype = next((t for t in _ID_TYPES if num_ids * np.dtype(t).itemsize == ids.stat().st_size), None)
         if lengths.size % 2 or (lengths < 0).any() or dtype is None:
             raise UserError(f"the prepared text in {path.parent} is damaged: remove that folder, and run again")
-        # an empty file cannot be mapped; a plain array on the map is faster to index than np.memmap
-        mapped = np.asarray(np.memmap(ids, dtype, "r")) if num_ids else np.empty(0, dtype)
-        pairs = cls(mapped, lengths.reshape(-1, 2))
-        pairs._path = path
+        pairs = cls(_map(ids, dtype), lengths.reshape(-1, 2))
+        pairs._path = path.resolve()  # equal pickles in all processes
         return pairs
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -76,6 +74,13 @@ class Pairs:
         start, end = self.starts[index], self.starts[index + 1]
         middle = start + self.lengths[index, 0]
         return self.ids[start:middle], self.ids[middle:end]
+
+
+def _map(path: Path, dtype: np.typing.DTypeLike) -> np.ndarray:
+    """Map a file of numbers; processes that map the same file share its memory."""
+    count = path.stat().st_size // np.dtype(dtype).itemsize
+    # an empty file cannot be mapped; a plain array on the map is faster to index than np.memmap
+    return np.asarray(np.memmap(path, dtype, "r", shape=(count,))) if count else np.empty(0, dtype)
 
 
 def id_type(sizes: Sizes) -> type[np.uint16] | type[np.int32]:

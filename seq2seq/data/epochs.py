@@ -5,6 +5,7 @@ This module and its imports load no PyTorch, because the process that reads bloc
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, cycle
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ class Block(NamedTuple):
     id: BlockId
     pairs: Pairs
     seed: list[int]  # of the order of pairs and batches
-    draws: Integer[np.ndarray, " draws"] | None = None  # numbers of the pairs to train on; None: each once
+    draws: Callable[[], Integer[np.ndarray, " draws"]] | None = None  # numbers of the pairs to train on; None: each
 
 
 BlockSource = Callable[[BlockId], Generator[Block, None, None]]  # blocks without end, from one on; can be pickled
@@ -62,11 +63,11 @@ class PreparedEpochs:
         """Yield blocks from the first on; every epoch has each pair once, or as often as the mixture draws the pair."""
         turns = cycle(range(self.readers))
         for epoch in count(first.epoch):
-            draws = None if self.mixture is None else self.mixture.draw(epoch)
+            draws = None if self.mixture is None else partial(self.mixture.draw, epoch)
             if self.encoder is None:
                 yield Block(BlockId(epoch, 0), self.pairs, [self.seed, epoch], draws)
                 continue
-            order = all_indices(len(self.pairs)) if draws is None else draws
+            order = all_indices(len(self.pairs)) if draws is None else draws()
             np.random.default_rng([self.seed, epoch]).shuffle(order)  # the same order as without blocks
             parts = np.array_split(order, max(1, round(len(order) / self.size)))
             for number in range(first.number if epoch == first.epoch else 0, len(parts)):

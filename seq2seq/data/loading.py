@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from rich.table import Table
@@ -20,6 +21,8 @@ from seq2seq.data.dataset import Pairs, PreparedData
 from seq2seq.data.epochs import Mixture, PreparedEpochs, all_indices, tempered_shares, weighted_shares
 from seq2seq.data.processes import read_ahead
 from seq2seq.settings.config import Config
+
+SHARED_PAIRS = 1_000_000  # from here on, the plan of an epoch is worth a file
 
 
 def make_mixture(config: Config, data: PreparedData) -> Mixture | None:
@@ -56,8 +59,13 @@ def make_encoder(config: Config, data: PreparedData) -> Encoder:
     return Encoder(data.tokenizer, longest, training.subword_sampling, training.modifiers, languages)
 
 
-def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: int, pin: bool) -> BatchLoader:
-    """Return this rank's training batches, without end; pin is for training on a GPU."""
+def training_feed(
+    config: Config, data: PreparedData, *, rank: int, world_size: int, pin: bool, plans: Path | None = None
+) -> BatchLoader:
+    """Return this rank's training batches, without end; pin is for training on a GPU.
+
+    plans is a folder for the processes of this machine: one plans each epoch of a large text for all.
+    """
     settings, training = config.data, config.training
     mixture = None if config.trainer.overfit_batches else make_mixture(config, data)
     is_drawn = True if mixture is None else mixture.is_drawn()[:, None]  # a rare corpus may come in a later epoch
@@ -68,6 +76,7 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
         source = replace(source, encoder=make_encoder(config, data), size=settings.block)
         readers = max(1, settings.num_proc // world_size)
         source = partial(read_ahead, [replace(source, reader=number, readers=readers) for number in range(readers)])
+    is_shared = world_size > config.trainer.num_nodes and not is_encoded_anew and len(data.train) >= SHARED_PAIRS
     return BatchLoader(
         source,
         max_tokens=training.max_tokens,
@@ -77,6 +86,7 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
         accumulate=training.accumulate,
         pin=pin,
         warn_of_small_blocks=is_encoded_anew,
+        plans=plans if is_shared else None,
     )
 
 

@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import platform
+import socket
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -34,7 +35,7 @@ from seq2seq.training.processes import choose_precision, rank, share_folder
 from seq2seq.training.replay import CudaRecorder, records_updates
 from seq2seq.training.report import summary_table
 from seq2seq.training.run_files import best_value
-from seq2seq.training.run_folder import point_latest
+from seq2seq.training.run_folder import PLANS, point_latest
 from seq2seq.training.trainer import make_trainer
 
 log = logging.getLogger(__name__)
@@ -137,7 +138,8 @@ def fit(
     """
     rank = {"rank": trainer.global_rank, "world_size": trainer.world_size}
     pin = trainer.strategy.root_device.type == "cuda"
-    training = training_feed(config, data, **rank, pin=pin)
+    plans = Path(trainer.default_root_dir) / f"{PLANS}{socket.gethostname()}"
+    training = training_feed(config, data, **rank, pin=pin, plans=plans)
     validation = validation_loaders(config, data, **rank)
     try:
         with closing(training), tf32_products(trainer.strategy.root_device):

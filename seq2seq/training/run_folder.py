@@ -23,7 +23,8 @@ from seq2seq.training.run_files import LOCK, forget_after, is_untouched, write_t
 from seq2seq.training.run_state import NOTHING, checkpoint_name, state_of, step_of
 
 _PLACES = ("", "checkpoints/", "translations/**/", "analysis/**/")  # not model/, which may hold large exports
-_DRAFTS = ("checkpoints/*.tmp", *(folder + name for folder in _PLACES for name in (WORK, f".*{WORK}")))
+PLANS = "plans-"  # and a machine's name: the folder of the plans that its processes share
+_DRAFTS = (f"{PLANS}*", "checkpoints/*.tmp", *(folder + name for folder in _PLACES for name in (WORK, f".*{WORK}")))
 _LOGS = ("metrics.csv", "loggers.json", "events.out.tfevents.*")  # of a run that was killed before it saved anything
 
 

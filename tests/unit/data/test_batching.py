@@ -3,10 +3,13 @@
 import itertools
 from collections import Counter
 from collections.abc import Generator, Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from seq2seq.data import batching
 from seq2seq.data.batching import (
     LADDER_TOKENS,
     Batch,
@@ -18,6 +21,7 @@ from seq2seq.data.batching import (
     full_shape,
     gather,
     plan_batches,
+    plan_block,
 )
 from seq2seq.data.dataset import Pairs
 from seq2seq.data.epochs import PreparedEpochs
@@ -35,11 +39,9 @@ def random_pairs(count: int) -> Pairs:
     return make_pairs(np.random.default_rng(3).integers(1, 20, (count, 2)).tolist())
 
 
-def loader(
-    pairs: Pairs, *, max_tokens: int = 64, rank: int = 0, world_size: int = 1, accumulate: int = 1
-) -> BatchLoader:
-    source = PreparedEpochs(pairs, seed=5)
-    return BatchLoader(source, max_tokens=max_tokens, rank=rank, world_size=world_size, accumulate=accumulate)
+def loader(pairs: Pairs, *, max_tokens: int = 64, plans: Path | None = None, **ranks: Any) -> BatchLoader:
+    """Read the batches of rank, of world_size."""
+    return BatchLoader(PreparedEpochs(pairs, seed=5), max_tokens=max_tokens, plans=plans, **ranks)
 
 
 def epoch_of(loader: BatchLoader) -> list[Batch]:
@@ -77,9 +79,7 @@ def test_pairs_are_gathered_in_any_order_and_as_often_as_wanted() -> None:
 
 
 @pytest.mark.parametrize(("world_size", "accumulate"), [(1, 1), (3, 1), (2, 4)])
-def test_every_pair_comes_once_an_epoch_over_all_ranks_in_whole_updates(
-    pairs: Pairs, world_size: int, accumulate: int
-) -> None:
+def test_every_pair_comes_once_an_epoch_over_all_ranks_in_whole_updates(pairs, world_size, accumulate):
     ranks = [loader(pairs, rank=rank, world_size=world_size, accumulate=accumulate) for rank in range(world_size)]
     for epoch in range(2):
         epochs = [epoch_of(rank) for rank in ranks]
@@ -97,15 +97,18 @@ def test_no_batch_exceeds_the_budget_with_its_padding_and_little_is_padding(pair
     assert real > 0.8 * sum(batch.tgt_out.numel() for batch in batches)
 
 
-def test_batches_are_cut_greedily_from_pairs_sorted_by_target_and_source_and_shuffled(pairs: Pairs) -> None:
+@pytest.mark.parametrize(("longest", "max_tokens"), [(20, 64), (300, 512)])  # keys of two bytes, and of four
+def test_batches_are_cut_greedily_from_pairs_sorted_by_target_and_source_and_shuffled(longest, max_tokens):
+    pairs = make_pairs(np.random.default_rng(3).integers(1, longest, (211, 2)).tolist())
     rng = np.random.default_rng([5, 0])  # of the loader's seed and the epoch
     expected: list[list[int]] = [[]]
     for index in sorted(rng.permutation(len(pairs)), key=lambda i: (*pairs.lengths[i, ::-1],)):
         longest = int(pairs.lengths[[*expected[-1], index]].max()) + 1
-        if longest * (len(expected[-1]) + 1) > 64:
+        if longest * (len(expected[-1]) + 1) > max_tokens:
             expected.append([])
         expected[-1].append(int(index))
-    assert [*map(indices, epoch_of(loader(pairs)))] == [expected[i] for i in rng.permutation(len(expected))]
+    batches = epoch_of(loader(pairs, max_tokens=max_tokens))
+    assert [*map(indices, batches)] == [expected[i] for i in rng.permutation(len(expected))]
 
 
 def test_batches_are_counted_without_a_plan(pairs: Pairs) -> None:
@@ -164,6 +167,33 @@ def test_only_the_end_of_an_epoch_depends_on_the_number_of_ranks(pairs: Pairs) -
     ranks = [epoch_of(loader(pairs, rank=rank, world_size=8)) for rank in range(8)]
     together = [batch for step in zip(*ranks, strict=True) for batch in step]
     assert [*map(indices, single[:-8])] == [*map(indices, together[: len(single) - 8])]
+
+
+@pytest.mark.parametrize(("left", "times"), [((), 1), (("draft.npy", "lock", "other.npy"), 1), (None, 2)])
+def test_processes_share_one_plan_of_each_epoch(pairs, tmp_path, monkeypatch, left, times):
+    """Also in the folder that killed processes left; each process plans if there can be no folder."""
+    folder, planned = tmp_path / "plans", list[int]()
+    if left is None:
+        folder.touch()
+    for name in left or ():
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"x")
+
+    def plan(block, max_tokens):
+        planned.append(block.id.epoch)
+        return plan_block(block, max_tokens)
+
+    monkeypatch.setattr(batching, "plan_block", plan)
+    alone, ranks = (
+        [loader(pairs, rank=rank, world_size=2, plans=plans) for rank in range(2)] for plans in (None, folder)
+    )
+    for step in itertools.islice(zip(*alone, *ranks, strict=True), 60):
+        assert [*map(indices, step[:2])] == [*map(indices, step[2:])]
+    assert Counter(planned) == dict.fromkeys(range(2), 2 + times)
+    assert len(list(folder.glob("*.npy"))) == (0 if left is None else 2)
+    for rank in ranks:
+        rank.close()
+    assert not folder.is_dir()
 
 
 def test_too_few_pairs_for_equal_counts_are_refused() -> None:

@@ -26,9 +26,7 @@ def mix(sizes: list[int], weights: dict[str, float | int], seed: int = 1) -> Mix
         ({"tax": 2, "*": 1}, [2, 1, 1, 1]),
     ],
 )
-def test_the_first_key_that_names_a_corpus_weighs_it_and_the_others_weigh_their_size(
-    weights: dict[str, float], expected: list[float]
-):
+def test_the_first_key_that_names_a_corpus_weighs_it_and_the_others_weigh_their_size(weights, expected):
     shares = weighted_shares(NAMES, [10, 20, 30, 40], weights)
     assert shares == pytest.approx(np.array(expected) / sum(expected))
 
