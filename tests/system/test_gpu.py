@@ -1,5 +1,9 @@
-"""What a GPU computes, beside what the CPU computes: every test is skipped where there is no GPU."""
+"""What a GPU computes, beside what the CPU computes: every test is skipped where there is no GPU.
 
+SEQ2SEQ_TEST_DEVICE=cpu rehearses the tests of translating on the CPU.
+"""
+
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,12 +23,13 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.module import TranslationModule
 from seq2seq.translate.translator import Translator
+from seq2seq.translate.types import Text
 from tests.toy import write_corpus
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU to compare with"),
-]
+DEVICE = os.environ.get("SEQ2SEQ_TEST_DEVICE", "cuda")  # of the tests of translating
+REASON, HAS_NO_GPU = "there is no GPU to compare with", not torch.cuda.is_available()
+pytestmark = pytest.mark.slow
+needs_gpu = pytest.mark.skipif(HAS_NO_GPU, reason=REASON)
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = REPOSITORY / "tests" / "golden"
 SOURCES = ["The cat sees the milk.", "The cow brings an apple.", "The bird wants a ball.", "A dog?", "€ 5 → ñ"]
@@ -60,6 +65,7 @@ def distance(found: list[Tensor], expected: list[Tensor]) -> float:
     return float((flat[0] - flat[1]).norm() / flat[1].norm())
 
 
+@needs_gpu
 @pytest.mark.parametrize("style", STYLES)
 def test_a_gpu_computes_the_loss_and_the_gradients_of_the_cpu(style: str) -> None:
     expected, found = gradients(style, "cpu"), gradients(style, "cuda")
@@ -70,13 +76,32 @@ def test_a_gpu_computes_the_loss_and_the_gradients_of_the_cpu(style: str) -> Non
     assert distance(halved, expected) < 3e-2
 
 
-def test_a_gpu_finds_the_translations_of_the_cpu() -> None:
-    cpu, gpu = (Translator.load(GOLDEN / "bundle", device, torch.float32) for device in ("cpu", "cuda"))
-    for beam, is_early in ((1, False), (5, False), (5, True)):
-        translations = [model.translate(SOURCES, beam=beam, early_stopping=is_early) for model in (cpu, gpu)]
-        assert translations[0] == translations[1]
+SEARCHES: list[dict[str, Any]] = [
+    {"beam": 1},
+    {"beam": 5, "early_stopping": True},
+    {"beam": 3, "min_length": 12, "max_length": 14},
+    {"beam": 3, "no_repeat_ngram": 2, "min_length": 9},
+    {"beam": 3, "banned": ["gato", "la leche"]},
+    {"sampling": True, "top_k": 9, "top_p": 0.9, "temperature": 0.8, "seed": 3},
+]
+TEXTS: list[dict[str, Any]] = [{}, {"prefix": "El perro"}, {"phrases": ("manzana",), "prefix": "La"}]
 
 
+@pytest.mark.skipif(DEVICE == "cuda" and HAS_NO_GPU, reason=REASON)
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+@pytest.mark.parametrize("text", TEXTS, ids=str)
+def test_a_gpu_finds_the_translations_of_the_cpu(search: dict[str, Any], text: dict[str, Any]) -> None:
+    """And the next best ones, with their scores; a search with phrases is of one kind."""
+    if "phrases" in text and {"sampling", "early_stopping"} & search.keys():
+        search = {"beam": 4}
+    cpu, gpu = (Translator.load(GOLDEN / "bundle", device, torch.float32) for device in ("cpu", DEVICE))
+    count, texts = min(search.get("beam", 3), 3), [Text(source, **text) for source in SOURCES]
+    expected, found = (model.translate_nbest(texts, count, **search) for model in (cpu, gpu))
+    about = [[(best.text, pytest.approx(best.score, abs=1e-4)) for best in of_text] for of_text in expected]
+    assert [[(best.text, best.score) for best in of_text] for of_text in found] == about
+
+
+@needs_gpu
 @pytest.mark.parametrize("setting", ["trainer.replay=false", "trainer.replay=true"])
 def test_a_run_on_a_gpu_resumes_and_learns_what_a_run_on_the_cpu_learns(setting: str, tmp_path: Path) -> None:
     workdir = write_corpus(tmp_path)

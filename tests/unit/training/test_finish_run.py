@@ -68,9 +68,7 @@ def test_kept_translations_are_read_again(tmp_path: Path) -> None:
     ]
 
 
-def test_after_a_signal_the_model_is_written_without_a_measurement(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_signal_the_model_is_written_without_a_measurement(config, tmp_path, monkeypatch):
     """A cluster gives little time between its signal and the end."""
     data, folder = prepare(config.data, config.tokenizer), tmp_path / "run"
     run(config, data, folder)
@@ -83,9 +81,7 @@ def test_after_a_signal_the_model_is_written_without_a_measurement(
     assert not (folder / "results.json").exists()
 
 
-def test_while_a_run_trains_its_model_has_the_best_weights_but_a_complete_one_stays(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_a_run_trains_its_model_has_the_best_weights_but_a_complete_one_stays(config, tmp_path, monkeypatch):
     """The loss soon rises, so the best weights are none of the last; a complete run is extended in the end."""
     folder, data = tmp_path / "run", prepare(config.data, config.tokenizer)
     config.trainer.validate_every = 2
@@ -117,9 +113,7 @@ def shipped(config: Config, data: PreparedData, folder: Path, best: list[Path]) 
     return shipped_bundle(config, folder, data, end, config.training.final_weights)[1]
 
 
-def test_a_damaged_best_checkpoint_is_left_out_with_a_warning(
-    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_best_checkpoint_is_left_out_with_a_warning(config, tmp_path, caplog):
     config.training.final_weights = "best"
     data, folder = prepare(config.data, config.tokenizer), tmp_path / "run"
     run(config, data, folder)
@@ -137,9 +131,7 @@ def test_a_damaged_best_checkpoint_is_left_out_with_a_warning(
         shipped(config, data, folder, best)
 
 
-def test_the_end_calibrates_and_probes_the_shipped_model(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_calibrates_and_probes_the_shipped_model(config, tmp_path, monkeypatch):
     """Eight validation pairs teach nothing; here they are enough."""
     config.training.probes = 9
     facts = results(config, tmp_path / "few", "last")

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 import torch
 
@@ -49,9 +47,7 @@ def start(monkeypatch: pytest.MonkeyPatch, by: str, nodes: int, on_each: int) ->
         (2, 2, {"devices": 2, "num_nodes": 3}, "trainer.num_nodes=3 is 6: set trainer.devices=2 trainer.num_nodes=2"),
     ],
 )  # fmt: skip
-def test_the_processes_that_were_started_decide_or_are_named(
-    monkeypatch: pytest.MonkeyPatch, by: str, nodes: int, on_each: int, settings: dict[str, Any], expected: Any
-) -> None:
+def test_the_processes_that_were_started_decide_or_are_named(monkeypatch, by, nodes, on_each, settings, expected):
     start(monkeypatch, by, nodes, on_each)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     config = TrainerConfig(**{"num_nodes": AUTO} | settings)
@@ -87,9 +83,7 @@ def test_the_nodes_must_be_those_of_the_launcher_even_if_the_product_is_right(mo
         ("a script", {"MASTER_ADDR": None}, "RANK and WORLD_SIZE are set, but not MASTER_ADDR: set it, or start"),
     ],
 )
-def test_a_launcher_that_contradicts_itself_is_refused(
-    monkeypatch: pytest.MonkeyPatch, by: str, changes: dict[str, str | None], message: str
-) -> None:
+def test_a_launcher_that_contradicts_itself_is_refused(monkeypatch, by, changes, message):
     start(monkeypatch, by, 2, 2)
     for name, value in changes.items():
         monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
@@ -133,18 +127,14 @@ def test_processes_that_lightning_starts_inherit_what_the_first_decided(monkeypa
         (0, {"devices": 2}, 2),  # processes of a CPU
     ],
 )
-def test_all_devices_are_taken_unless_a_number_is_named(
-    monkeypatch: pytest.MonkeyPatch, gpus: int, settings: dict[str, Any], devices: int
-) -> None:
+def test_all_devices_are_taken_unless_a_number_is_named(monkeypatch, gpus, settings, devices):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     config = TrainerConfig(**settings)
     choose_devices(config)
     assert config.devices == devices
 
 
-def test_apples_gpu_is_not_taken_which_the_log_says(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_apples_gpu_is_not_taken_which_the_log_says(monkeypatch, caplog):
     caplog.set_level("INFO")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
