@@ -73,15 +73,15 @@ def split(pairs: Sequence[Pair], test: Sequence[Pair], validation: int) -> tuple
     return _without_sides_of(held_out, free[validation:]), held_out
 
 
-def main() -> None:
-    """Read the files, split the pairs and write them."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the files, split the pairs and write them; without arguments, as the command line says."""
     parser = argparse.ArgumentParser(prog="python data/tatoeba.py", description=__doc__)
     parser.add_argument("--sentences", type=Path, nargs=2, required=True, metavar=("ENGLISH", "SPANISH"))
     parser.add_argument("--links", type=Path, required=True)
     parser.add_argument("--test", type=Path, nargs=2, required=True, metavar=("ENGLISH", "SPANISH"))
     parser.add_argument("--validation-pairs", type=_count, default=VALIDATION_PAIRS, metavar="N")
     parser.add_argument("--output", type=Path, required=True, help="folder for the three files")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     try:
         test = read_parallel(*options.test)
         pairs = read_export(options.sentences[0], options.sentences[1], options.links)

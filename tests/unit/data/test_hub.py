@@ -111,6 +111,7 @@ def test_public_text_is_mixed_from_files_as_the_hub_has_them(tmp_path: Path):
     make_set(
         tmp_path / "opus-100", {"en-es": dict(zip(("train", "validation", "test"), (opus, *held_out), strict=True))}
     )
+    news = news.append_column("id", pa.array(map(str, range(100))))
     make_set(tmp_path / "news_commentary", {"en-es": {"train": news}, "en-fr": {"train": news}})
     make_set(tmp_path / "europarl", {"en-es": {"train": europarl}})
     parquet.write_table(nested(make_pairs(250, 4)), tmp_path / "europarl/en-es/train-00001-of-00002.parquet")

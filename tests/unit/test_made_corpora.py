@@ -1,13 +1,21 @@
-"""Training, validation and test pairs of Tatoeba's export."""
+"""The programs of data/ that make corpora of downloads, and the table of their sources."""
 
 import bz2
-import sys
+import json
+import lzma
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import corpora
+import polib
 import pytest
-from tatoeba import main, read_export, split
+import tatoeba
+import yaml
+
+from seq2seq.settings.compose import compose
+from tests.documented import REPOSITORY
 
 PAIRS = [(f"Sentence {number}.", f"Oración {number}.") for number in range(100)]
 
@@ -29,19 +37,22 @@ def write_export(folder: Path, pairs: list[tuple[str, str]]) -> dict[str, Path]:
     return paths
 
 
+def status(main: Callable[[list[str]], None], *words: object) -> object:
+    try:
+        main([str(word) for word in words])
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     """Return a function that runs the command; it returns status, stdout and stderr."""
 
     def call(paths: dict[str, Path], *options: str) -> tuple[Any, ...]:
-        words = ["tatoeba.py", "--sentences", paths["eng"], paths["spa"], "--links", paths["links"]]
+        words = ["--sentences", paths["eng"], paths["spa"], "--links", paths["links"]]
         words += ["--test", paths["test.eng"], paths["test.spa"], "--output", tmp_path / "out", *options]
-        monkeypatch.setattr(sys, "argv", [str(word) for word in words])
-        try:
-            main()
-        except SystemExit as end:
-            return end.code, *capsys.readouterr()
-        return 0, *capsys.readouterr()
+        return status(tatoeba.main, *words), *capsys.readouterr()
 
     return call
 
@@ -67,7 +78,7 @@ def test_the_same_pairs_are_held_out_in_any_order_of_the_export(tmp_path: Path) 
     splits = []
     for pairs in (PAIRS, PAIRS[::-1]):
         paths = write_export(tmp_path, pairs)
-        splits.append(split(read_export(paths["eng"], paths["spa"], paths["links"]), [], 10))
+        splits.append(tatoeba.split(tatoeba.read_export(paths["eng"], paths["spa"], paths["links"]), [], 10))
     assert splits[0] == splits[1]
     assert splits[0][1] != PAIRS[:10]
 
@@ -100,3 +111,63 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path, run: Callable[..., 
         assert "data/README.md" in err
     for count in ("-1", "many"):
         assert f"{count} is no number of pairs" in run(paths, f"--validation-pairs={count}")[2]
+
+
+ENGLISH = {"cat": "The <b>cat</b>.<br>It sleeps &amp; eats.", "ok": "OK", "dog": "Dog"}
+SPANISH = {"cat": "El <b>gato</b>.<br>Duerme y come.", "ok": "OK"}  # of the dog, nothing
+
+
+def po(messages: dict[str, str]) -> str:
+    return "".join(f'msgid "{key}"\nmsgstr "{text}"\n\n' for key, text in messages.items())
+
+
+def properties(messages: dict[str, str]) -> str:
+    return "# A comment\n\n" + "".join(f"{key} = {text[:5]}\\\n  {text[5:]}\n" for key, text in messages.items())
+
+
+TRANSLATED = po({text: SPANISH.get(key, "") for key, text in ENGLISH.items()})
+EN_ES = (("en", ENGLISH), ("es", SPANISH))
+MESSAGES = {
+    "adarkroom": {"lang/es/a.po": TRANSLATED + '#, fuzzy\nmsgid "Bird"\nmsgstr "Pez"\n'},
+    "kstars": {"locale/es/LC_MESSAGES/a.mo": TRANSLATED},
+    "cal_itp": {f"benefits/locale/{language}/a/a.po": po(messages) for language, messages in EN_ES},
+    "xquad": {f"xquad.{language}.json": json.dumps({"data": [messages]}) for language, messages in EN_ES},
+    "us_tax_help": {f"config/locales/{name}.yml": yaml.dump({name: messages}) for name, messages in EN_ES},
+    "mnbenefits": {
+        f"src/main/resources/messages{end}.properties": properties(m) for end, m in (("", ENGLISH), ("_es", SPANISH))
+    },
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_translated_messages_become_pairs_without_markup(name: str, tmp_path: Path):
+    for file, text in MESSAGES[name].items():
+        path = tmp_path / "project" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        if path.suffix == ".mo":
+            polib.pofile(text).save_as_mofile(str(path))
+    assert status(corpora.main, name, tmp_path / "project", "--output", tmp_path / "made") == 0
+    made = lzma.decompress((tmp_path / "made" / f"{name}.tsv.xz").read_bytes())
+    assert made.decode() == "The cat. It sleeps & eats.\tEl gato. Duerme y come.\n"
+
+
+def test_a_damaged_file_or_none_is_one_line_and_every_corpus_has_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    unreadable = "xquad.es.json cannot be read: "
+    for text, message in (("{}", "no translated message in"), ("{", unreadable), ("[]", f"{unreadable}it is no table")):
+        (tmp_path / "xquad.es.json").write_text(text)
+        assert status(corpora.main, "xquad", tmp_path) == 2
+        assert message in capsys.readouterr().err.splitlines()[-1]
+    assert status(corpora.main, "--commands") == 0
+    commands = capsys.readouterr().out
+    assert re.findall("^python data/corpora.py (.*) downloads/", commands, re.M) == list(corpora.CORPORA)
+
+
+def test_the_table_has_every_corpus_of_the_recipe_and_of_the_model_card():
+    table = dict(re.findall(r"^\| ([a-z0-9_]+) \|.*\| (●?) ?\|$", (REPOSITORY / "data/README.md").read_text(), re.M))
+    assert {name for name, mark in table.items() if mark} == set(corpora.CORPORA)
+    card = (REPOSITORY / "data/model/README.md").read_text().partition("## Recipe")[0]
+    weighed = {name for name in compose(["data=mixed_cpu"]).data.weights if not re.search("news.*[0-9]", name)}
+    assert weighed - {"tatoeba", "everyday"} <= set(table) <= set(re.findall(r"[a-z0-9_]+", card))
