@@ -12,8 +12,8 @@ from seq2seq import __version__
 from seq2seq.errors import UserError
 from seq2seq.settings.model import DROPOUTS, ModelConfig
 from seq2seq.storage.pickled_weights import DamagedError
-from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.report import NETWORKS, front_matter
+from seq2seq.training.run_folder import read_checkpoint
 from seq2seq.training.run_state import list_resumable, step_of
 from seq2seq.translate.bundle import Bundle, load_bundle, save_bundle
 

@@ -31,7 +31,6 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.storage.output import read_lines
 from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.averaging import mean_weights
-from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.final_scores import (
     Tests,
     calibrate_on,
@@ -46,6 +45,7 @@ from seq2seq.training.final_scores import (
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
 from seq2seq.training.run_files import write_text
+from seq2seq.training.run_folder import read_checkpoint
 from seq2seq.training.run_state import list_checkpoints, step_of
 from seq2seq.translate.bundle import Bundle, save_bundle
 

@@ -25,7 +25,6 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.config import Config
 from seq2seq.training.auto_values import batches_an_update, resolve_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
-from seq2seq.training.checkpoint_files import describe_run
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.finetune import make_model
 from seq2seq.training.finish_run import TrainingEnd, complete_run, save_best
@@ -35,7 +34,7 @@ from seq2seq.training.processes import choose_precision, rank, share_folder
 from seq2seq.training.replay import CudaRecorder, records_updates
 from seq2seq.training.report import summary_table
 from seq2seq.training.run_files import best_value
-from seq2seq.training.run_folder import PLANS, point_latest
+from seq2seq.training.run_folder import PLANS, describe_run, point_latest
 from seq2seq.training.trainer import make_trainer
 
 log = logging.getLogger(__name__)

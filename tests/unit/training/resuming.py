@@ -19,11 +19,11 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.training.checkpoint_files import describe_run
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.run import fit
 from seq2seq.training.run_files import list_checkpoints
+from seq2seq.training.run_folder import describe_run
 from seq2seq.training.trainer import make_trainer
 
 WORDS = {"red": "rojo", "old": "viejo", "new": "nuevo", "big": "gran", "bad": "malo", "mad": "loco"}

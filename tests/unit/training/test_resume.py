@@ -13,8 +13,8 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.training import ModifiersConfig
 from seq2seq.training.callbacks import Patience
-from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.run_files import list_checkpoints
+from seq2seq.training.run_folder import read_checkpoint
 from tests.thin import thin
 from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run
 

@@ -10,7 +10,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig, TrainingConfig
-from seq2seq.training.checkpoint_files import describe_run, require_same_run
+from seq2seq.training.run_folder import describe_run, require_same_run
 
 
 @pytest.fixture
