@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.search import Compile, SearchConfig
 from seq2seq.translate import engine
 from seq2seq.translate.engine import Engine
+from tests.refusing import refuses
 from tests.thin import thin
 from tests.unit.searches import (
     MODERN,
@@ -30,8 +32,6 @@ from tests.unit.searches import (
     shortlist_of,
     sources,
 )
-
-pytestmark = pytest.mark.slow
 
 NAMES = [*SEARCHES, "banned", "prefix"]
 BANNED = {"banned": [[17], [33, 50]]}
@@ -48,6 +48,7 @@ COMPILED = [("vaswani", "on"), ("modern", "on"), ("ensemble", "on")]
 SHORT = SearchConfig(beam=3, max_length_ratio=0.0, max_length_offset=8, batch_tokens=30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thin(NAMES, ["beam", "rules", "prefix"]))
 @pytest.mark.parametrize(("model", "compiles"), thin([*TEXTBOOK, *COMPILED], [TEXTBOOK[0], TEXTBOOK[4], COMPILED[1]]))
 def test_a_shortlist_of_the_whole_vocabulary_changes_no_token_and_no_score(model, compiles, name):
@@ -71,6 +72,7 @@ class Forbidding(TextbookDecoder):
 ALLOWED = [0, 1, 2, 3, 5, 7, 8, 9, 12, 17, 20, 21, 33, 40, 41, 44, 50, 60, 61, 62, 70, 71, 80, 88]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thin(NAMES, ["beam", "banned"]))
 @pytest.mark.parametrize(("model", "compiles"), thin([*TEXTBOOK[:3], *COMPILED[:2]], [TEXTBOOK[2], COMPILED[0]]))
 def test_a_small_shortlist_finds_what_the_model_finds_whose_other_logits_are_minus_infinity(
@@ -85,6 +87,7 @@ def test_a_small_shortlist_finds_what_the_model_finds_whose_other_logits_are_min
     assert_alike(results, search(made, name, "off", banned=banned))
 
 
+@pytest.mark.slow
 def test_prefixes_and_phrases_are_allowed_whatever_the_shortlist_says() -> None:
     source = replace(sources("beam")[0], prefix=[44, 12], phrases=[[80, 81]])
     settings = SearchConfig(beam=5, max_length_ratio=0.0, max_length_offset=6)
@@ -95,6 +98,7 @@ def test_prefixes_and_phrases_are_allowed_whatever_the_shortlist_says() -> None:
     assert 66 not in best.ids
 
 
+@pytest.mark.slow
 @NEEDS_COMPILER
 def test_threads_may_share_an_engine_with_a_shortlist() -> None:
     searching = Engine(random_model(), "cpu", torch.float32, compiles="on", shortlist=shortlist_of(list(range(40))))
@@ -103,3 +107,31 @@ def test_threads_may_share_an_engine_with_a_shortlist() -> None:
         results = threads.map(lambda _: list(searching.search(sources("beam"), SHORT, 1)), range(9))
         assert list(results) == [expected] * 9
     assert list(pickle.loads(pickle.dumps(searching)).search(sources("beam"), SHORT, 1)) == expected
+
+
+STYLES: dict[str, dict[str, Any]] = {"vaswani": {}, "modern": {**MODERN, "bias": False}}
+SETTINGS = SearchConfig(beam=3, max_length_ratio=0.0, max_length_offset=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", thin(STYLES, ["modern"]))
+@pytest.mark.parametrize("name", SEARCHES)
+def test_compiled_and_textbook_searches_give_equal_translations_and_scores(name: str, style: str) -> None:
+    model = random_model(**STYLES[style])
+    assert_alike(search(model, name, "on"), search(model, name, "off"))
+
+
+@pytest.mark.slow
+def test_an_ensemble_of_compiled_members_translates_like_one_of_textbooks() -> None:
+    models = Ensemble([random_model(), random_model(**MODERN)])
+    assert_alike(search(models, "beam", "on"), search(models, "beam", "off"))
+
+
+def test_a_model_that_cannot_be_compiled_is_refused_only_if_compilation_is_requested() -> None:
+    assert list(Engine(random_model(), "cpu", torch.bfloat16).search(sources("beam"), SETTINGS, 1))
+    refuses("--compile on is for", Engine, random_model(), "cpu", torch.bfloat16, compiles="on")
+
+
+def test_a_model_that_does_not_fit_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "decoder_for_search", Mock(side_effect=torch.OutOfMemoryError("out of memory")))
+    refuses("the model does not fit into the memory of cpu: use another device", search, random_model(), "beam")
