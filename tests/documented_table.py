@@ -21,7 +21,7 @@ NOT_RUN = {  # a regular expression of commands, and the reason; the first one t
     r"data=public": "downloads 512 MB; tests/unit/data/test_hub.py has files of the same layout",
     r"^seq2seq lab": "needs the runs of the lab; tests/unit/apps/lab has runs made up",
     r"seed=1,2,3|max_steps=(300|20000|200000)\b": "trains for long; a shorter form is run",
-    r"logger=tensorboard,": "tests/system/test_logging.py runs all loggers and resumes",
+    r"logger=tensorboard,": "tests/system/test_runs.py runs all loggers and resumes",
     r"^seq2seq runs (A|--seeds)": "compares runs; tests/unit/cli does it",
     r" exported-model| --shortlist ": "needs the file that the command before it writes",
 }

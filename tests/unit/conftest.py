@@ -57,21 +57,25 @@ def tokenizer() -> Tokenizer:
     return train_tokenizer(SENTENCES, TokenizerConfig(vocab_size=305))
 
 
-@pytest.fixture(scope="session")
-def bundle_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained model's bundle."""
-    folder = tmp_path_factory.mktemp("run") / "model"
+def write_untrained(folder: Path, tokenizers: Tokenizers, scale: float = 2.0) -> Path:
+    """Write the bundle of an untrained model; scale makes scores wider, so that rounding decides nothing."""
     config = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2)
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        model = build_model(config, tokenizer.vocab_size)
+        model = build_model(config, tokenizers.target.vocab_size)
         for parameter in model.parameters():
-            parameter.data.mul_(2)  # wider scores than a fresh model's, so that rounding decides nothing
+            parameter.data.mul_(scale)
     search = SearchConfig(beam=3, max_length_ratio=0.5, max_length_offset=4, batch_tokens=300)
-    save_bundle(folder, Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(config, search)), card="untrained")
+    save_bundle(folder, Bundle(model, tokenizers, BundleConfig(config, search)), card="untrained")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def bundle_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model's bundle."""
     with suppress(UserError):  # without a C compiler
         load_library()  # else the first search would report on stderr that it is compiled
-    return folder
+    return write_untrained(tmp_path_factory.mktemp("run") / "model", Tokenizers.joint(tokenizer))
 
 
 @pytest.fixture(scope="session")

@@ -7,20 +7,15 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import torch
 
 from seq2seq.data.prepare import prepare
-from seq2seq.model.build import build_model
 from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.compose import compose
-from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.search import SearchConfig
 from seq2seq.training.run_folder import write_config
-from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.translate.translator import Translator
 from tests.thin import thin
 from tests.toy import FILES, PAIRS, TINY, write_corpus
-from tests.unit.conftest import one_line_error
+from tests.unit.conftest import one_line_error, write_untrained
 
 pytestmark = pytest.mark.slow
 
@@ -32,17 +27,10 @@ def toy_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a run on the toy corpus, as training would leave it, with an untrained model."""
     monkeypatch.chdir(write_corpus(tmp_path))
     config = compose([*FILES, *TINY])
-    prepared, folder = prepare(config.data, config.tokenizer), tmp_path / "runs" / "NAME"
-    settings = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2)
-    with torch.random.fork_rng():
-        torch.manual_seed(5)
-        model = build_model(settings, prepared.tokenizer.target.vocab_size)
-        for parameter in model.parameters():
-            parameter.data.mul_(3)
-    search = SearchConfig(beam=3, max_length_ratio=0.5, max_length_offset=4, batch_tokens=300)
-    save_bundle(folder / "model", Bundle(model, prepared.tokenizer, BundleConfig(settings, search)), "untrained")
-    write_config(config, folder)
-    return folder
+    model = tmp_path / "runs" / "NAME" / "model"
+    write_untrained(model, prepare(config.data, config.tokenizer).tokenizer, scale=3.0)
+    write_config(config, model.parent)
+    return model.parent
 
 
 @pytest.fixture

@@ -27,62 +27,47 @@ def read(spec: str, root: Path, **settings: object) -> list[tuple[str, str]]:
     return list(read_pairs(spec, str(root), DataConfig(**settings)))  # pyright: ignore[reportArgumentType]
 
 
-def write_tsv(path: Path) -> None:
-    path.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in PAIRS), encoding="utf-8")
-
-
-def write_csv(path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([("id", "es", "en"), *((i, tgt, src) for i, (src, tgt) in enumerate(PAIRS))])
-
-
-def write_jsonl(path: Path) -> None:
-    path.write_text("".join(json.dumps({"es": tgt, "en": src}) + "\n" for src, tgt in PAIRS), encoding="utf-8")
-
-
-def write_nested_jsonl(path: Path) -> None:
-    rows = ({"id": 1, "translation": {"en": src, "es": tgt}} for src, tgt in PAIRS)
-    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
-
-
-def write_parquet(path: Path) -> None:
-    parquet.write_table(pa.table({"es": [tgt for _, tgt in PAIRS], "en": [src for src, _ in PAIRS]}), path)
-
-
-def write_nested_parquet(path: Path) -> None:
-    parquet.write_table(pa.table({"translation": [{"en": src, "es": tgt} for src, tgt in PAIRS]}), path)
-
-
 def write_parallel(folder: Path, *names: str) -> None:
     for name, side in zip(names, zip(*PAIRS, strict=True), strict=True):
         (folder / name).write_text("".join(f"{text}\n" for text in side), encoding="utf-8")
 
 
-WRITERS = {
-    "a.tsv": write_tsv,
-    "a.csv": write_csv,
-    "a.jsonl": write_jsonl,
-    "b.jsonl": write_nested_jsonl,
-    "a.parquet": write_parquet,
-    "b.parquet": write_nested_parquet,
+def parquet_of(**columns: list) -> bytes:
+    file = io.BytesIO()
+    parquet.write_table(pa.table(columns), file)
+    return file.getvalue()
+
+
+EN, ES = ([pair[side] for pair in PAIRS] for side in (0, 1))
+TSV = "".join(f"{src}\t{tgt}\n" for src, tgt in PAIRS)
+CSV = io.StringIO()
+csv.writer(CSV).writerows([("id", "es", "en"), *zip(range(3), ES, EN, strict=True)])
+FILES = {
+    "a.tsv": TSV.encode(),
+    "a.csv": CSV.getvalue().encode(),
+    "a.jsonl": "".join(json.dumps({"es": tgt, "en": src}) + "\n" for src, tgt in PAIRS).encode(),
+    "b.jsonl": "\n".join(  # without the last line's end
+        json.dumps({"id": 1, "translation": {"en": src, "es": tgt}}, ensure_ascii=False) for src, tgt in PAIRS
+    ).encode(),
+    "a.parquet": parquet_of(es=ES, en=EN),
+    "b.parquet": parquet_of(translation=[{"en": src, "es": tgt} for src, tgt in PAIRS]),
 }
 REVERSED = {"src_lang": "es", "tgt_lang": "en"}
 EXCHANGED = [(tgt, src) for src, tgt in PAIRS]
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", FILES)
 def test_every_format_reads_the_same_pairs_in_both_directions(tmp_path: Path, name: str):
-    WRITERS[name](tmp_path / name)
+    (tmp_path / name).write_bytes(FILES[name])
     assert read(name, tmp_path) == read(name, tmp_path, languages=["en", "es"]) == PAIRS
     assert read(name, tmp_path, languages=["en", "es"], **REVERSED) == EXCHANGED
     if name != "a.tsv":  # whose columns have no names
         assert read(name, tmp_path, **REVERSED) == EXCHANGED
 
 
-@pytest.mark.parametrize("name", [name for name in WRITERS if not name.endswith("parquet")])
+@pytest.mark.parametrize("name", [name for name in FILES if not name.endswith("parquet")])
 def test_compression_windows_line_ends_and_a_byte_order_mark_make_no_difference(tmp_path: Path, name: str):
-    WRITERS[name](tmp_path / name)
-    text = (tmp_path / name).read_bytes()
+    text = FILES[name]
     (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text))
     (tmp_path / f"{name}.xz").write_bytes(lzma.compress(text))
     (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
@@ -154,7 +139,7 @@ def test_patterns_of_parallel_files_pair_up_by_their_names(tmp_path: Path):
 
 
 def test_paths_without_a_root_start_at_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    write_tsv(tmp_path / "a.tsv")
+    (tmp_path / "a.tsv").write_text(TSV, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert list(read_pairs("a.tsv", None, DataConfig())) == PAIRS
     assert list(read_pairs(str(tmp_path / "a.tsv"), "elsewhere", DataConfig())) == PAIRS
@@ -216,12 +201,7 @@ def test_a_column_that_a_tsv_lacks_is_an_error(tmp_path: Path, column: str):
     refuses(r"a.tsv:1 has 2 tab-separated fields", read, "a.tsv", tmp_path, columns=["1", column])
 
 
-def table_bytes() -> bytes:
-    file = io.BytesIO()
-    parquet.write_table(pa.table({"en": ["a"], "es": ["b"]}), file)
-    return file.getvalue()
-
-
+TABLE = parquet_of(en=["a"], es=["b"])
 DEFECTS = {  # the file's content, and what is said of the file or, if the content has lines, of a line of it
     "a.tsv": [
         (b"a\tb\nab\n", r":2 has 1 tab-separated fields, expected source<TAB>target"),
@@ -269,8 +249,8 @@ DEFECTS = {  # the file's content, and what is said of the file or, if the conte
     ],
     "a.parquet": [
         (b"PAR1 not really", r" is damaged or no Parquet file"),
-        (table_bytes().replace(b"en", b"\x80n"), r" is damaged or no Parquet file"),
-        (b"PAR1" + b"\0" * 40 + table_bytes()[-40:], r" "),
+        (TABLE.replace(b"en", b"\x80n"), r" is damaged or no Parquet file"),
+        (b"PAR1" + b"\0" * 40 + TABLE[-40:], r" "),
     ],
     "a.txt": [(b"a\tb\n", r" has an unknown ending: expected .tsv")],
     "a.parquet.gz": [(b"", r" has an unknown ending")],
@@ -319,7 +299,7 @@ def test_endings_that_are_languages_tell_the_source_of_parallel_files(tmp_path: 
 
 
 def test_a_tsv_without_languages_is_source_and_target_as_written_for_the_default_languages_only(tmp_path: Path):
-    write_tsv(tmp_path / "a.tsv")
+    (tmp_path / "a.tsv").write_text(TSV, encoding="utf-8")
     assert read("a.tsv", tmp_path) == PAIRS
     message = (
         "a.tsv does not tell which column is es: give the languages in the order of the columns, "

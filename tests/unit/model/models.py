@@ -61,13 +61,15 @@ def sizes(**changes: Any) -> ModelConfig:
     return ModelConfig(**{**small, "num_decoder_layers": 2, **changes})
 
 
-def make_transformer(*, scale: float = 1.0, **changes: Any) -> Transformer:
-    """Weights are drawn with seed 0, and multiplied by scale: with a large scale, attention is far from uniform."""
+def make_transformer(vocab_size: int = V, *, scale: float = 1.0, noise: float = 0.0, **changes: Any) -> Transformer:
+    """Draw weights with seed 0; a large scale takes attention far from uniform, noise makes every weight matter."""
     torch.manual_seed(0)
-    model = build_model(sizes(**changes), V).eval()
+    model = build_model(sizes(**changes), vocab_size).eval()
     assert isinstance(model, Transformer)
     for parameter in model.parameters():
         parameter.data.mul_(scale)
+        if noise:
+            parameter.data += noise * torch.randn_like(parameter)
     if model.output_bias is not None:
         model.output_bias.normal_()
     return model

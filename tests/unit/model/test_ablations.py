@@ -1,5 +1,6 @@
 """Each ablation removes its part and nothing else; all ways of computing still agree."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.model.attention import MultiHeadAttention, attend, attention_weights
-from seq2seq.model.transformer import Transformer
 from seq2seq.model.variants.ablations import AblatedAttention
 from seq2seq.settings.model import ModelConfig
 from seq2seq.text.tokenizer import PAD
@@ -28,12 +28,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def make(**changes: Any) -> Transformer:
-    """A model whose weights are so large that each of them matters."""
-    model = make_transformer(**changes)
-    for parameter in model.parameters():
-        parameter.data.add_(0.3 * torch.randn_like(parameter))
-    return model
+make = partial(make_transformer, noise=0.3)
 
 
 def make_attention(relevance: str) -> MultiHeadAttention:

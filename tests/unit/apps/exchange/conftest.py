@@ -1,39 +1,24 @@
 """Models of every style, their bundles, and the scores that they give to translations."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
-from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle
+from tests.unit.model.models import make_transformer
 
 
 @pytest.fixture
 def random_model() -> Callable[..., Transformer]:
     """A function that makes a model of a style, whose every weight matters."""
-
-    def make(vocab_size: int, **style: Any) -> Transformer:
-        sizes: dict[str, Any] = {"d_model": 24, "num_heads": 3, "d_ff": 40}
-        sizes |= {"num_encoder_layers": 1, "num_decoder_layers": 2}
-        with torch.random.fork_rng():
-            torch.manual_seed(3)
-            model = build_model(ModelConfig(**sizes | style), vocab_size)
-            assert isinstance(model, Transformer)
-            for parameter in model.parameters():
-                parameter.data += 0.3 * torch.randn_like(parameter)
-            if model.output_bias is not None:
-                model.output_bias.normal_()
-        return model.eval()
-
-    return make
+    return partial(make_transformer, noise=0.3, d_model=24, d_ff=40, num_encoder_layers=1)
 
 
 @pytest.fixture

@@ -70,6 +70,16 @@ def in_their_ids(bundle: Bundle, rows: Tensor, side: str) -> Tensor:
     return torch.tensor(getattr(bundle.tokenizer, side).original_ids)[rows]
 
 
+def exported(bundle: Path) -> Any:
+    """Return a translator by CTranslate2."""
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
+    from seq2seq.translate.ctranslate2_engine import load_export
+
+    export_ctranslate2(bundle, bundle.parent / "export")
+    return load_export(bundle.parent / "export", "cpu", 1)
+
+
 @torch.no_grad()
 def test_the_logits_are_the_same(source: Path):
     bundle, theirs = read_huggingface(source), MarianMTModel.from_pretrained(source).eval()
@@ -157,13 +167,8 @@ def test_an_export_of_our_own_comes_back_as_it_was(bundle_folder: Path, tmp_path
 
 @pytest.mark.parametrize("is_separate", [False, True])
 def test_ctranslate2_translates_an_imported_model_alike(tmp_path: Path, is_separate: bool):
-    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
-    from seq2seq.translate.ctranslate2_engine import load_export
-
     import_huggingface(str(write(tmp_path / "source", is_separate=is_separate)), tmp_path / "bundle")
-    export_ctranslate2(tmp_path / "bundle", tmp_path / "export")
-    ours, theirs = Translator.load(tmp_path / "bundle", "cpu"), load_export(tmp_path / "export", "cpu", 1)
+    ours, theirs = Translator.load(tmp_path / "bundle", "cpu"), exported(tmp_path / "bundle")
     expected, translations = (
         [best for (best,) in translator.translate_nbest(TEXTS, 1, beam=1, max_length=30, no_repeat_ngram=2)]
         for translator in (ours, theirs)
@@ -174,24 +179,20 @@ def test_ctranslate2_translates_an_imported_model_alike(tmp_path: Path, is_separ
 
 
 @pytest.mark.parametrize("engine", ["pytorch", "ctranslate2"])
-def test_an_imported_model_keeps_strings(opus: Path, tmp_path: Path, engine: str):
+def test_an_imported_model_keeps_strings_and_reads_half_a_character(opus: Path, tmp_path: Path, engine: str):
     import_huggingface(str(opus), tmp_path / "bundle")
-    translator = Translator.load(tmp_path / "bundle", "cpu")
-    if engine == "ctranslate2":
-        pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-        from seq2seq.apps.exchange.ctranslate2 import export_ctranslate2
-        from seq2seq.translate.ctranslate2_engine import load_export
-
-        export_ctranslate2(tmp_path / "bundle", tmp_path / "export")
-        translator = load_export(tmp_path / "export", "cpu", 1)
+    bundle = tmp_path / "bundle"
+    translator = exported(bundle) if engine == "ctranslate2" else Translator.load(bundle, "cpu")
     kept = [["{name}", "https://a.org/x?y"], ["`x  y`"], ["%s", "😀"], ["{name}", "{name}"]]
     texts = ["The king sees {name} at https://a.org/x?y now.", "`x  y`", "%s has 😀!", "{name} or {name}"]
     for strings, best in zip(kept, translator.translate_nbest(texts, 2, beam=2, max_length=8), strict=True):
         assert all(one.text.count(string) == strings.count(string) for one in best for string in strings)
+    assert len(translator.translate(["half a \ud800 character"], beam=1, max_length=3)) == 1
 
 
 @pytest.mark.parametrize("is_old", [False, True], ids=["generation_config.json", "config.json"])
-def test_searches_and_languages_are_kept_there_and_back(opus: Path, tmp_path: Path, is_old: bool):
+def test_searches_languages_and_the_licence_are_kept_there_and_back(opus: Path, tmp_path: Path, is_old: bool):
+    (opus / "README.md").write_text("---\nlanguage: en\nlicense:\n- apache-2.0\n---\nlicense: mit\n")
     path = opus / "generation_config.json"
     values = json.loads(path.read_text()) | {"num_beams": 6, "length_penalty": 0.7, "no_repeat_ngram_size": 3}
     if is_old:
@@ -204,6 +205,7 @@ def test_searches_and_languages_are_kept_there_and_back(opus: Path, tmp_path: Pa
     search = bundle.config.search
     assert (search.beam, search.length_penalty, search.no_repeat_ngram) == (6, 0.7, 3)
     assert (bundle.config.src_lang, bundle.config.tgt_lang) == ("en", "es")
+    assert "\nlicense: apache-2.0\n" in (tmp_path / "bundle/README.md").read_text()
     assert (bundle.tokenizer.start, bundle.tokenizer.unproducible) == (0, (0,))
     export_huggingface(tmp_path / "bundle", tmp_path / "back")
     generation = json.loads((tmp_path / "back/generation_config.json").read_text())
@@ -246,11 +248,7 @@ class Evil:
 
 
 def updated(name: str, **changes: Any) -> Callable[[Path], object]:
-    def damage(folder: Path) -> None:
-        values = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps(values | changes))
-
-    return damage
+    return lambda folder: (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | changes))
 
 
 def without(name: str) -> Callable[[Path], object]:
@@ -271,11 +269,7 @@ def cut(name: str, size: int) -> Callable[[Path], object]:
 
 
 def pickled(content: bytes) -> Callable[[Path], object]:
-    def damage(folder: Path) -> None:
-        (folder / "model.safetensors").unlink()
-        (folder / "pytorch_model.bin").write_bytes(content)
-
-    return damage
+    return lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin").write_bytes(content)
 
 
 def saved(values: Any) -> bytes:
@@ -394,12 +388,6 @@ def test_a_hub_that_cannot_be_reached_says_how_to_give_a_folder(tmp_path: Path, 
         import_huggingface("a/b", tmp_path / "bundle")
 
 
-def test_a_text_with_half_a_character_is_translated(opus: Path, tmp_path: Path):
-    import_huggingface(str(opus), tmp_path / "bundle")
-    translator = Translator.load(tmp_path / "bundle", "cpu")
-    assert len(translator.translate(["a \ud800 b"], beam=1, max_length=3)) == 1
-
-
 def test_a_target_language_holds_for_every_sentence_of_a_long_text(tmp_path: Path):
     folder = tmp_path / "source"
     folder.mkdir()
@@ -424,12 +412,6 @@ def test_a_folder_that_is_taken_is_refused_before_anything_is_read(tmp_path: Pat
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken/file").touch()
     refuses("is there already", import_huggingface, str(tmp_path / "none"), tmp_path / "taken")
-
-
-def test_the_card_keeps_the_licence(opus: Path, tmp_path: Path):
-    (opus / "README.md").write_text("---\nlanguage: en\nlicense:\n- apache-2.0\n---\nlicense: mit\n")
-    import_huggingface(str(opus), tmp_path / "bundle")
-    assert "\nlicense: apache-2.0\n" in (tmp_path / "bundle/README.md").read_text()
 
 
 def test_a_second_import_comes_from_the_cache_and_a_long_name_is_cut_there(opus: Path, tmp_path: Path):
