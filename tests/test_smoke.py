@@ -5,6 +5,7 @@ All other tests of the default run call functions in their own process.
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import urllib.request
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from benchmarks.server_process import ServerProcess
+from seq2seq.training.finish_run import read_translations
 from seq2seq.translate.translator import Translator
 from tests.toy import FILES, TINY, write_corpus
 
@@ -40,18 +42,27 @@ def finish(process: "subprocess.Popen[str]") -> str:
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A working folder in which train.py has trained the run `straight`."""
+    """A working folder in which train.py has trained the run `straight`; the file `shown` has what it printed."""
     folder = write_corpus(tmp_path_factory.mktemp("smoke"))
-    finish(start("train.py", *SHORT, "name=straight", cwd=folder))
+    (folder / "shown").write_text(start("train.py", *SHORT, "name=straight", cwd=folder).communicate(timeout=600)[1])
     return folder
 
 
-def test_what_train_leaves_translates(workdir: Path) -> None:
-    run = workdir / "runs" / "straight"
-    assert (workdir / "runs" / "latest").resolve() == run
-    assert json.loads((run / "results.json").read_text())["updates"] == 4
-    output = finish(start("translate.py", SENTENCE, cwd=workdir))
-    assert output == Translator.load(run / "model", "cpu").translate([SENTENCE])[0] + "\n"
+def test_train_ends_with_translations_and_commands_that_work(workdir: Path) -> None:
+    lines, run = (workdir / "shown").read_text().split("\n")[:-1], Path("runs/straight")
+    assert not set("".join(lines)) & set("\r\x1b")
+    assert lines[0].endswith(" loading PyTorch")
+    (tested,) = read_translations(workdir / run)
+    shown = lines[lines.index("Test sentences, as the model translates them:") + 1 :]
+    for source, translation in zip(shown[:6:2], shown[1:6:2], strict=True):
+        text = tested.hypotheses[tested.sources.index(source.strip())]
+        assert translation.partition("   (")[0].strip() == f"→ {text}".strip()
+    assert (workdir / run / "alignment.png").exists() == (f"  {run}/alignment.png" in shown)
+    _, program, *words = shlex.split(next(line for line in shown if "translate.py" in line))
+    for arguments in (words, words[2:]):  # the latest run is the default
+        output = finish(start(program, *arguments, cwd=workdir))
+        assert output == Translator.load(workdir / run, "cpu").translate(words[2:])[0] + "\n"
+    assert lines[-1].startswith(f"  python train.py resume={run} trainer.max_steps=8")
 
 
 def test_a_killed_run_that_is_resumed_ends_with_the_weights_of_an_uninterrupted_one(workdir: Path) -> None:

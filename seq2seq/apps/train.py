@@ -3,6 +3,7 @@
 import json
 import logging
 import multiprocessing
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,13 @@ from omegaconf import DictConfig
 
 from seq2seq.apps.exchange.cached import imported
 from seq2seq.errors import StoppedError, UserError
+from seq2seq.progress import console, enable, phase
 from seq2seq.settings.compose import MAX_NAME, as_folder_name, checked_config, compose_by_hydra, parse
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
+from seq2seq.settings.missing_packages import translate_command
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.preflight import find_existing, refuse_early
+from seq2seq.training.preflight import extend_command, find_existing, refuse_early
 from seq2seq.training.run_files import best_value, read_metrics, running
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from seq2seq.translate.translator import Translator
 
 log = logging.getLogger(__name__)
+PICTURE = "alignment.png"  # in a run's folder
 _NAMED = ("model", "tokenizer", "training", "search")  # sections whose choices appear in a run's derived name
 
 
@@ -80,9 +84,6 @@ def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = (), *, is
     """Train or resume the run of Hydra's composed settings; own are Hydra's own settings.
 
     is_program says that a program called, which trains on one device.
-
-    Raises:
-        UserError: for the reasons of `train`.
     """
     choices, is_sweep = own.runtime.choices, own.mode == RunMode.MULTIRUN
     overrides = [override for override in own.overrides.task if not override.startswith("resume=")]
@@ -100,10 +101,12 @@ def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = (), *, is
     refuse_early(config)  # before the slow imports
     if is_resumed and find_existing(config, runs):
         return _complete(runs / str(config.name), config)
-    from seq2seq.training.finetune import start_from_bundle
-    from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank, share_folder
-    from seq2seq.training.run import train as train_model
-    from seq2seq.training.run_folder import prepare_folder
+    enable(config.trainer.progress_bar)
+    with phase("loading PyTorch"):
+        from seq2seq.training.finetune import start_from_bundle
+        from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank, share_folder
+        from seq2seq.training.run import train as train_model
+        from seq2seq.training.run_folder import prepare_folder
 
     choose_devices(config.trainer, is_resumed=is_resumed)
     check_processes(config.trainer, is_sweep=is_sweep)
@@ -119,6 +122,8 @@ def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = (), *, is
         best = train_model(config, folder, checkpoint, named, callbacks)
         if config.analyse and rank() == 0:
             analyse_tests(config, folder)
+        if rank() == 0 and not (is_program or is_sweep or config.trainer.fast_dev_run):
+            show_model(config, folder)
         return Run(folder.absolute(), best)
 
 
@@ -142,11 +147,60 @@ def analyse_tests(config: Config, folder: Path) -> None:
         languages = config.data.src_lang, config.data.tgt_lang
         aligner = reader if reader.can_align else None
         texts, known = training_sources(folder), words_of_run(folder)
-        write_analysis(folder / "analysis", tests, languages, translator=aligner, texts=texts, known=known)
+        with phase("analysing the test translations"):
+            write_analysis(folder / "analysis", tests, languages, translator=aligner, texts=texts, known=known)
     except UserError as error:
         log.warning("no analysis: %s; `seq2seq analyse --model %s` makes it", error, folder)  # the run is complete
     else:
         log.info("what is wrong with the test translations: %s", folder / "analysis" / PAGE)
+
+
+def show_model(config: Config, folder: Path) -> None:
+    """Draw the cross-attention of a test sentence into a complete run's folder; show what its model can do.
+
+    That is the translations of three test sentences, and the commands that come next.
+    """
+    from seq2seq.training.finish_run import read_translations
+    from seq2seq.translate.bundle import example
+
+    try:
+        tests = read_translations(folder)
+    except UserError as error:  # of another version
+        log.warning("no translations to show: %s", error)
+        return
+    triples = [triple for test in tests for triple in zip(test.sources, test.hypotheses, test.references, strict=True)]
+    samples = sorted(triples[:: max(1, len(triples) // 3)][:3], key=lambda sample: sample[1] != sample[2])
+    shown, model = example(config.data.src_lang), shlex.quote(str(folder))
+    text = shlex.quote(samples[0][0] if shown == "…" else shown)
+    lines = ["", "Test sentences, as the model translates them:"]
+    for source, translation, reference in samples:
+        lines += [f"  {source}", f"  → {translation}" + f"   (reference: {reference})" * (translation != reference)]
+    if (picture := draw_alignment(folder, *samples[0][:2])) is not None:
+        lines += ["", "A picture of what the words of the first translation attend to:", f"  {picture}"]
+    lines += ["", "What to type next:"]
+    lines += [f"  {translate_command()} --model {model} {text}"]
+    lines += [f"  seq2seq attend {text} --model {model} --output attention"] * (picture is not None)
+    lines += [f"  {extend_command(config, folder)}"]
+    console().print("\n".join(lines), markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+def draw_alignment(folder: Path, source: str, translation: str) -> Path | None:
+    """Draw the cross-attention of a translation into a run's folder; None: there is none, or it cannot be drawn."""
+    import torch
+
+    from seq2seq.apps.explain.explanation import explain
+    from seq2seq.apps.explain.picture import draw
+    from seq2seq.translate.translator import Translator
+
+    try:
+        translator = Translator.load(folder / "model", "cpu", torch.float32)
+        if not (translator.can_align and translation):
+            return None
+        draw(explain(translator, source, translation), folder / PICTURE, ["alignment"])
+    except (UserError, OSError) as error:  # the run is complete
+        log.warning("%s cannot be drawn: %s", folder / PICTURE, error)
+        return None
+    return folder / PICTURE
 
 
 def run_name(experiment: str, overrides: Sequence[str], choices: Mapping[str, Any]) -> str:

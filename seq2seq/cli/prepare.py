@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from seq2seq.cli import options
+from seq2seq.progress import log_handler
 from seq2seq.settings.rules import AUTO
 
 Show = Annotated[int, typer.Option(min=0, metavar="N", help="Training pairs to show as the model gets them.")]
@@ -38,8 +39,7 @@ def prepare(overrides: options.Overrides = None, show: Show = 0) -> None:
 
         config.init = imported(config.init, config.data.cache, f"init={config.init}")
         config = start_from_bundle(config, overrides or [])
-    logger, handler = logging.getLogger("seq2seq.data"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger, handler = logging.getLogger("seq2seq"), log_handler()
     handler.addFilter(lambda record: record.levelno < logging.WARNING)  # `cli.main` prints warnings
     level = logger.level
     logger.setLevel(logging.INFO)

@@ -5,13 +5,14 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli.inputs import Input
 from seq2seq.errors import UserError
+from seq2seq.progress import bar
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.missing_packages import require_package, train_command
 from seq2seq.settings.search import Compile, SearchConfig, change_search
@@ -144,7 +145,7 @@ def translate(
         raise UserError("--resume has only the rest of the translations: score the whole with `seq2seq evaluate`")
     to_translate, to_show = itertools.tee(itertools.islice(lines.sources, start, None))
     texts, kept = job.texts(to_translate), []
-    with progress(lines.total, start, shown=shown) as advance:
+    with bar("translating", lines.total, "lines", start) if shown else nullcontext() as advance:
         if workers > 1:
             from seq2seq.apps.distributed import bulk
 
@@ -196,18 +197,3 @@ def ray_workers(address: str | None) -> "RayWorkers | None":
     with require_package("ray"):
         from seq2seq.apps.distributed.ray_workers import RayWorkers
     return RayWorkers(address)
-
-
-@contextmanager
-def progress(total: int | None, done: int, *, shown: bool) -> "Iterator[Callable[[int], object] | None]":
-    """Show a bar on stderr if stderr is a terminal; yield the function that advances the bar by a number of lines."""
-    if not (shown and sys.stderr.isatty()):
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("translating"), BarColumn(), MofNCompleteColumn(), TextColumn("lines"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("translating", total=total, completed=done)
-        yield lambda count: count and bar.advance(task, count)

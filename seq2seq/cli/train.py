@@ -13,12 +13,11 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
-from rich.console import Console
-from rich.logging import RichHandler
 
 from seq2seq.apps.train import start
 from seq2seq.cli.inputs import standard_streams
 from seq2seq.errors import StoppedError, UserError
+from seq2seq.progress import log_handler
 from seq2seq.settings.compose import compose, home, one_line, register_schema, rewrite
 from seq2seq.settings.config import markdown, show_help
 from seq2seq.training.run_files import interruption
@@ -71,12 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def start_logging() -> None:
-    """Log to stderr: with colours and times on a terminal, plain lines elsewhere."""
-    handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=False, log_time_format="%H:%M:%S")
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    plain = logging.StreamHandler()
-    plain.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler if sys.stderr.isatty() else plain], force=True)
+    """Log to stderr, as `log_handler` says."""
+    logging.basicConfig(level=logging.INFO, handlers=[log_handler()], force=True)
     for client in ("httpx", "httpx2"):  # not a line for each request to the hub
         logging.getLogger(client).setLevel(logging.WARNING)
 

@@ -18,7 +18,9 @@ from seq2seq.data.clean import Cleaner, OverlapIndex, digest_pair, side_key
 from seq2seq.data.corpus import Corpus
 from seq2seq.data.formats import Pair, Record
 from seq2seq.data.processes import Processes
+from seq2seq.progress import bar
 from seq2seq.settings.data import DataConfig
+from seq2seq.storage.lines import counting_bytes
 
 logger = logging.getLogger(__name__)
 BATCH = 5_000  # pairs read at a time
@@ -37,7 +39,13 @@ def write_cleaned(path: Path, corpora: Sequence[Corpus], data: DataConfig, worke
     features = Features({name: Value(kind) for name, kind in _COLUMNS.items()})
     counts: list[Counter[str]] = [Counter() for _ in corpora]
     new_writer = cast(Any, ArrowWriter)
-    with path.open("wb") as file, new_writer(stream=file, features=features, writer_batch_size=BATCH) as writer:
+    files = {path for corpus in corpora for path in corpus.paths if path.suffix != ".parquet"}
+    with (
+        bar("cleaning", sum(path.stat().st_size for path in files) or None) as advance,
+        counting_bytes(lambda count: advance(count, f"{sum(c['read'] for c in counts):,} pairs")),
+        path.open("wb") as file,
+        new_writer(stream=file, features=features, writer_batch_size=BATCH) as writer,
+    ):
         for number, task_counts, columns in workers.map(partial(_clean, data), _tasks(corpora)):
             counts[number].update(task_counts)
             writer.write_batch(dict(zip(_COLUMNS, columns, strict=True)))

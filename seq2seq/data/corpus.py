@@ -85,11 +85,7 @@ class Corpus:
 
 
 def read_pairs(spec: str, root: str | None, data: DataConfig) -> Iterator[Pair]:
-    """Read all pairs that a spec names.
-
-    Raises:
-        UserError: nothing matches spec, or a file is missing, empty or malformed (file and line are named).
-    """
+    """Read all pairs that a spec names."""
     for corpus in open_corpora(spec, root, data):
         yield from corpus.pairs()
 

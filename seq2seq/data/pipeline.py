@@ -25,6 +25,7 @@ from seq2seq.data.dataset import REPORT, TEXTS, Pairs, id_type, write_pairs
 from seq2seq.data.languages import check_sides
 from seq2seq.data.processes import Processes
 from seq2seq.errors import UserError
+from seq2seq.progress import bar, phase
 from seq2seq.settings import rules
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.storage.cache import write_json
@@ -133,9 +134,9 @@ class Pipeline:
                 sets[split][name] = pairs
             validation, tests = list(chain.from_iterable(sets["validation"].values())), sets["test"]
             self._select(name_held_out(validation, tests), list(chain.from_iterable(drawn.values())))
-            logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
             size = rules.vocab_size(int(self.is_kept.sum()))
-            write_files(self.folder, learn_tokenizers(self._kept_pairs, tokenizer_config, size))
+            with phase(f"{'training' if tokenizer_config.model is None else 'loading'} the tokenizer"):
+                write_files(self.folder, learn_tokenizers(self._kept_pairs, tokenizer_config, size))
             write_pairs(self.folder / "train", self._tokenise())
             del self.text  # NFS keeps a file that is mapped, and then its folder
         self._require_kept()
@@ -248,9 +249,11 @@ class Pipeline:
 
     def _tokenise(self) -> Iterator[Pairs]:
         task = partial(tokenise, self.folder, self.data.max_length)
-        for pairs, dropped in self.workers.map(task, self.text.pairs(self.is_kept)):
-            self._drop("tokens", dropped)
-            yield pairs
+        with bar("tokenising", int(self.is_kept.sum()), "pairs") as advance:
+            for pairs, dropped in self.workers.map(task, self.text.pairs(self.is_kept)):
+                self._drop("tokens", dropped)
+                yield pairs
+                advance(len(pairs.lengths) + len(dropped))
 
     def _drop(self, reason: str, rows: Int64[np.ndarray, " n"]) -> None:
         """Train on none of these pairs; count those that were kept up to now under the reason."""

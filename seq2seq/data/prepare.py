@@ -19,6 +19,7 @@ from seq2seq.data.epochs import weighted_shares
 from seq2seq.data.pipeline import Pipeline, Splits, find_splits
 from seq2seq.data.processes import Processes
 from seq2seq.errors import UserError
+from seq2seq.progress import bar
 from seq2seq.settings.data import DataConfig, TokenizerConfig, cache_root
 from seq2seq.storage.cache import cached_folder, digest_once, is_complete
 from seq2seq.storage.lines import explain_os_error
@@ -58,7 +59,6 @@ def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig) -> Path:
     splits = find_splits(data)
     names = [corpus.name for corpus in splits.train]
     weighted_shares(names, [1] * len(names), data.weights)  # refuses wrong weights before the sizes are known
-    digests = _digest_inputs(splits, tokenizer)
 
     def build(folder: Path) -> None:
         with Processes(data.num_proc) as workers:
@@ -67,7 +67,9 @@ def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig) -> Path:
             if digest != digests[name]:
                 raise UserError(f"{name} changed while it was read: run the same command again")
 
-    folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, splits, digests), build)
+    with bar("preparing text"):
+        digests = _digest_inputs(splits, tokenizer)
+        folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, splits, digests), build)
     logger.info("prepared text: %s", folder)
     return folder
 

@@ -45,6 +45,11 @@ def train_command() -> str:
     return "seq2seq train" if clone() is None else "python train.py"
 
 
+def translate_command() -> str:
+    """Return the command that translates: only a clone has translate.py."""
+    return "seq2seq translate" if clone() is None else "python translate.py"
+
+
 def resume_command(folder: Path | str) -> str:
     """Return the command that resumes the run in a folder, quoted for the shell and for Hydra (= and commas)."""
     path = str(folder)

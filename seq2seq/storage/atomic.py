@@ -28,10 +28,6 @@ def lock(file: Path, use: str, advice: str) -> bool:
     """Lock a file, made if missing in a folder that is made if missing, until `unlock` or the end of the process.
 
     Return whether it is locked: some file systems have no locks.
-
-    Raises:
-        UserError: the lock is held; the message says what for (`use`), by which process and machine, and the advice.
-        OSError: the file or its folder cannot be made.
     """
     handle, is_locked = None, True
     while handle is None:

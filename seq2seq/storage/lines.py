@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from io import BufferedIOBase, BufferedReader, RawIOBase
+from io import BufferedIOBase, BufferedReader, FileIO, RawIOBase
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -64,11 +64,7 @@ class Lines:
         self._start = self.number = 0
 
     def __iter__(self) -> Iterator[str | BadLine]:
-        """Yield the lines; a line that is too long, binary or not UTF-8 is a `BadLine`.
-
-        Raises:
-            UserError: the file cannot be read or decompressed, is binary from its beginning, or ends its lines with CR.
-        """
+        """Yield the lines; a line that is too long, binary or not UTF-8 is a `BadLine`."""
         with open_bytes(self.path) as file:
             if self._begin:
                 file.seek(self._begin - 1)
@@ -129,11 +125,7 @@ def _count_lines(path: Path | None, end: int) -> int:
 
 @contextmanager
 def open_bytes(path: Path | None) -> Iterator[BufferedIOBase]:
-    """Open a file, or standard input (None), for reading bytes; decompress a file by its ending.
-
-    Raises:
-        UserError: the file cannot be opened, read (while it is open) or decompressed.
-    """
+    """Open a file, or standard input (None), for reading bytes; decompress a file by its ending."""
     try:
         with _open(path) as file:
             yield file
@@ -149,10 +141,34 @@ def _open(path: Path | None) -> AbstractContextManager[BufferedIOBase]:
         return nullcontext(cast(BufferedIOBase, sys.stdin.buffer))
     if path.suffix in COMPRESSED and path.is_file() and path.stat().st_size == 0:
         raise EOFError("it has 0 bytes")
+    file: Any = BufferedReader(_Counted(path), _BLOCK)
     if path.suffix == ".gz":
-        return gzip.open(path, "rb")
+        unpacked = gzip.GzipFile(mode="rb", fileobj=file)
+        unpacked.myfileobj = file  # is closed with it
+        return unpacked
     decompressor = _DECOMPRESSORS.get(path.suffix)
-    return path.open("rb") if decompressor is None else BufferedReader(_Streams(path, decompressor), _BLOCK)
+    return file if decompressor is None else BufferedReader(_Streams(file, path.suffix, decompressor), _BLOCK)
+
+
+@contextmanager
+def counting_bytes(report: Callable[[int], object]) -> Iterator[None]:
+    """Report during the block how many bytes of files are read, as stored: compressed ones before they are unpacked."""
+    _reports.append(report)
+    try:
+        yield
+    finally:
+        _reports.remove(report)
+
+
+_reports: list[Callable[[int], object]] = []
+
+
+class _Counted(FileIO):
+    def readinto(self, buffer: Any) -> int | None:
+        count = super().readinto(buffer)
+        for report in _reports:
+            report(count or 0)
+        return count
 
 
 def compressing(path: Path, file: BufferedIOBase) -> BufferedIOBase:
@@ -165,9 +181,9 @@ def compressing(path: Path, file: BufferedIOBase) -> BufferedIOBase:
 class _Streams(RawIOBase):
     """Decompresses all streams of a file; `lzma.open` and `bz2.open` end in silence at a stream that begins damaged."""
 
-    def __init__(self, path: Path, decompressor: Callable[[], Any]) -> None:
-        self._file, self._new, self._stream = path.open("rb"), decompressor, decompressor()
-        self._padding = b"\0" if path.suffix == ".xz" else b""  # may fill the space between streams
+    def __init__(self, file: BufferedReader, ending: str, decompressor: Callable[[], Any]) -> None:
+        self._file, self._new, self._stream = file, decompressor, decompressor()
+        self._padding = b"\0" if ending == ".xz" else b""  # may fill the space between streams
 
     def readable(self) -> bool:
         return True

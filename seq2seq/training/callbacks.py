@@ -206,7 +206,7 @@ def make_callbacks(
     budget = Budget(trainer.max_steps, trainer.duration())
     callbacks: list[Callback] = [
         budget,
-        Meter(trainer.log_every, trainer.validate_every, budget, trainer.progress_bar, updates_per_epoch),
+        Meter(trainer.log_every, trainer.validate_every, budget, updates_per_epoch),
         TranslationValidation(
             {name: data.validation_pairs[rows.start : rows.stop] for name, rows in data.validation_sets.items()},
             data.tokenizer,

@@ -16,6 +16,7 @@ from seq2seq.data.prepare import find_prepared
 from seq2seq.errors import UserError
 from seq2seq.evaluation.faults import invented_share, separates_words, word_forms
 from seq2seq.evaluation.robustness import Family, make_probes, measure
+from seq2seq.progress import phase
 from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
@@ -40,11 +41,16 @@ def run_translator(model: Path, config: Config, device: torch.device) -> Transla
 
 def translate_tests(translator: Translator, tests: Tests) -> dict[str, list[Translation]]:
     """Return the best translations of every test set."""
-    translations = {}
-    for name, pairs in tests.items():
-        log.info("translating test set %s: %s sentences", name, f"{len(pairs):,}")
-        translations[name] = [best for (best, *_) in translator.translate_nbest([src for src, _ in pairs], 1)]
-    return translations
+    return {
+        name: _translate(translator, [src for src, _ in pairs], f"translating test set {name}")
+        for name, pairs in tests.items()
+    }
+
+
+def _translate(translator: Translator, texts: Sequence[str], name: str) -> list[Translation]:
+    """Return the best translations in a phase of the name."""
+    with phase(name, len(texts), "sentences") as advance:
+        return [best for best, *_ in translator.translate_nbest(texts, 1, on_progress=advance)]
 
 
 def calibrate_on(translator: Translator, validation: Sequence[Pair]) -> Calibration | None:
@@ -53,9 +59,9 @@ def calibrate_on(translator: Translator, validation: Sequence[Pair]) -> Calibrat
     if len(pairs) < LEAST:
         log.info("the model gives no confidences: these need %d validation pairs, and there are %d", LEAST, len(pairs))
         return None
-    log.info("translating %s validation sentences, to calibrate confidences", f"{len(pairs):,}")
-    translated = zip(translator.translate_nbest([src for src, _ in pairs], 1), pairs, strict=True)
-    whole = [(best, tgt) for (best, *_), (_, tgt) in translated if len(best.parts) == 1]  # confidences are of segments
+    translated = _translate(translator, [src for src, _ in pairs], "translating validation pairs, for confidences")
+    of_pairs = zip(translated, pairs, strict=True)
+    whole = [(best, tgt) for best, (_, tgt) in of_pairs if len(best.parts) == 1]  # confidences are of segments
     hypotheses = [(best.score, len(best.parts[0].ids) + 1) for best, _ in whole]
     acceptable = are_acceptable([best.text for best, _ in whole], [tgt for _, tgt in whole])
     calibration = calibrate(hypotheses, acceptable)
@@ -82,8 +88,11 @@ def probe(translator: Translator, tests: Tests, count: int, known: Collection[st
         probes = make_probes(pairs, min(count, len(pairs)))
     except UserError:  # single words
         return {}
-    log.info("translating %s unusual sentences", f"{sum(map(len, probes.values())):,}")
-    return measure(probes, translator.translate, translator.tgt_lang, known)
+
+    def translate(texts: list[str]) -> list[str]:
+        return [best.text for best in _translate(translator, texts, "translating unusual texts")]
+
+    return measure(probes, translate, translator.tgt_lang, known)
 
 
 def invented_shares(tests: Tests, texts: Mapping[str, Sequence[str]], known: Collection[str]) -> dict[str, Any]:

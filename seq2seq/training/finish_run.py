@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from seq2seq import __version__
@@ -20,10 +19,11 @@ from seq2seq.data.dataset import PreparedData, trained_length
 from seq2seq.data.loading import validation_loaders
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.evaluation.error_analysis import Translated
-from seq2seq.evaluation.metrics import score
+from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.evaluation.robustness import to_plain
 from seq2seq.model.build import build_without_values
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.progress import console, phase
 from seq2seq.settings.bundle import BundleConfig
 from seq2seq.settings.config import Config
 from seq2seq.settings.missing_packages import resume_command
@@ -69,7 +69,6 @@ class TrainingEnd:
 
 def complete_run(config: Config, folder: Path, data: PreparedData, training: TrainingEnd) -> None:
     """Write the model, test it, and write the scores."""
-    console = Console(stderr=True)
     if training.stopped_by:
         save_best(config, folder, data, training)
         draw_curves(folder)
@@ -88,13 +87,14 @@ def complete_run(config: Config, folder: Path, data: PreparedData, training: Tra
     of_tests = translate_tests(translator, data.tests)
     translations = {name: [translation.text for translation in of_set] for name, of_set in of_tests.items()}
     keep_translations(folder, translations, data.tests)
-    scores = {
-        name: score(translations[name], [tgt for _, tgt in pairs], language=config.data.tgt_lang)
-        for name, pairs in data.tests.items()
-    }
+    scores = dict[str, Scores]()
+    with phase("scoring", sum(map(len, data.tests.values())), "translations") as advance:
+        for name, pairs in data.tests.items():
+            scores[name] = score(translations[name], [tgt for _, tgt in pairs], language=config.data.tgt_lang)
+            advance(len(pairs))
     facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
     if scores:
-        console.print(scores_table(scores))
+        console().print(scores_table(scores))
     known = target_words(data.folder, config.data.tgt_lang)
     if known is not None:
         facts["invented_words"] = invented_shares(data.tests, translations, known)
@@ -188,11 +188,7 @@ def keep_translations(folder: Path, translations: Mapping[str, Sequence[str]], t
 
 
 def read_translations(run: Path) -> list[Translated]:
-    """Read the test sets that a run translated at its end.
-
-    Raises:
-        UserError: the run has no test translations or no sources of them, or a file has lost lines.
-    """
+    """Read the test sets that a run translated at its end."""
     folder, test_sets = run / TRANSLATIONS, []
     for path in sorted(folder.glob("*.source.txt")):
         name = path.name.removesuffix(".source.txt")

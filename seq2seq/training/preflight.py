@@ -51,9 +51,7 @@ def is_done(config: Config, folder: Path, checkpoint: Path | None = None) -> boo
     """Return whether a run has nothing left to do by these settings, and log it and how to extend the run."""
     steps = config.trainer.max_steps
     if state_of(folder, config) == COMPLETE:
-        updates, limits = read_results(folder)["updates"], flatten(config)
-        more = f"{resume_command(folder)} trainer.max_steps={2 * updates}"
-        more += "".join(f" {key}={off}" for key, off in _UNLIMITED.items() if limits[key])
+        updates, more = read_results(folder)["updates"], extend_command(config, folder)
         log.info("%s is complete after %d updates: kept, not run again; to extend it, `%s`", folder, updates, more)
         return True
     if checkpoint is not None and steps != AUTO and step_of(checkpoint) > steps:
@@ -62,6 +60,13 @@ def is_done(config: Config, folder: Path, checkpoint: Path | None = None) -> boo
             "more: give a larger one"
         )
     return False
+
+
+def extend_command(config: Config, folder: Path) -> str:
+    """Return the command that trains a complete run for as many updates again."""
+    limits, updates = flatten(config), read_results(folder)["updates"]
+    unlimited = "".join(f" {key}={off}" for key, off in _UNLIMITED.items() if limits[key])
+    return f"{resume_command(folder)} trainer.max_steps={2 * updates}{unlimited}"
 
 
 def _require_same(config: Config, folder: Path) -> Config:

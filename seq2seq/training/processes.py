@@ -158,9 +158,6 @@ def broadcast_decision(key: str, decide: Callable[[], str]) -> str:
 
     Processes that Lightning starts read the decision from their environment. Processes that torchrun or SLURM started
     wait for the first one's broadcast as long as the first one lives.
-
-    Raises:
-        UserError: the first process could not decide, has died, or cannot be reached.
     """
     launch, variable = find_launch(), f"SEQ2SEQ_{key.upper()}"
     if launch and launch.processes > 1:

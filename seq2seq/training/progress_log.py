@@ -4,17 +4,17 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, cast
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback, Timer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn
 
 from seq2seq.data.batching import Batch
 from seq2seq.evaluation.metrics import bleu
+from seq2seq.progress import bar, is_shown
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.vocabulary import Tokenizers
@@ -31,16 +31,11 @@ class Meter(Callback):
     It logs after every `every` updates, and before each validation, also the validation at the end of a run.
     """
 
-    def __init__(
-        self, every: int, validate_every: int, budget: Timer, show_bar: bool, updates_per_epoch: float | None = None
-    ) -> None:
+    def __init__(self, every: int, validate_every: int, budget: Timer, updates_per_epoch: float | None = None) -> None:
         self.every, self.validate_every, self.budget = every, validate_every, budget
         self.updates_per_epoch = updates_per_epoch
-        console = Console(stderr=True)
-        columns = ("{task.description}", BarColumn(bar_width=12), "{task.percentage:>5.1f}%", TimeElapsedColumn())
-        self.bar = Progress(*columns, "{task.fields[text]}", console=console)
-        self.show_bar = show_bar and console.is_terminal
-        self.task: TaskID | None = None
+        self._bar, self._text = ExitStack(), ""  # the text that the bar shows after the number of the update
+        self._shown = 0.0  # progress of the run that the bar shows
         self._nll, self._tokens = torch.zeros(()), torch.zeros(())
         self._since = 0.0
         self._counted_before = 0.0  # tokens that an earlier process counted; this process spent no time on them
@@ -65,9 +60,8 @@ class Meter(Callback):
         if trainer.is_global_zero:
             self._nll, self._tokens = (total.to(pl_module.device) for total in restored)
             self._counted_before = float(self._tokens)
-        if self.show_bar and trainer.is_global_zero:
-            self.task = self.bar.add_task("training", total=1.0, text="")
-            self.bar.start()
+        self._shown = self._start[0]
+        self._advance = self._bar.enter_context(bar("training", 1.0, done=self._shown))
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, batch_idx: int
@@ -78,9 +72,12 @@ class Meter(Callback):
         assert module.last_tokens is not None
         self._nll += module.last_nll
         self._tokens += module.last_tokens
-        is_due = trainer.global_step % self.every == 0 or validates_now(trainer, self.validate_every)
-        if ends_update(trainer, batch_idx) and is_due:
+        if not ends_update(trainer, batch_idx):
+            return
+        if trainer.global_step % self.every == 0 or validates_now(trainer, self.validate_every):
             self._log(trainer, module)
+        self._advance(module.progress - self._shown, f"update {trainer.global_step:,}{self._text}")
+        self._shown = module.progress
 
     def _log(self, trainer: L.Trainer, module: TranslationModule) -> None:
         totals = torch.stack((self._nll, self._tokens))
@@ -97,12 +94,10 @@ class Meter(Callback):
         for logger in trainer.loggers:
             logger.log_metrics(values, step=trainer.global_step)
         epoch = f" (epoch {trainer.global_step / self.updates_per_epoch:.1f})" if self.updates_per_epoch else ""
-        text = f"update {trainer.global_step}{epoch} loss {values['loss']:.3f} {speed:,.0f} tokens/s"
-        text += f", ETA {self._left(module.progress, seconds)}"
-        if self.task is not None:
-            self.bar.update(self.task, completed=module.progress, text=text)
-        elif trainer.is_global_zero:
-            log.info(text)
+        self._text = f" loss {values['loss']:.3f} {speed:,.0f} tokens/s"
+        if trainer.is_global_zero and not is_shown():
+            left = self._left(module.progress, seconds)
+            log.info("update %d%s%s, ETA %s", trainer.global_step, epoch, self._text, left)
         self._reset(module)
 
     def _left(self, progress: float, seconds: float) -> timedelta:
@@ -122,11 +117,11 @@ class Meter(Callback):
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Close the bar."""
-        self.bar.stop()
+        self._bar.close()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         """Close the bar before the error is printed."""
-        self.bar.stop()
+        self._bar.close()
 
 
 class TranslationValidation(Callback):
@@ -184,7 +179,11 @@ class TranslationValidation(Callback):
             trained_length=self.trained_length,
         )
         rank, ranks = trainer.global_rank, trainer.world_size
-        own = [translator.translate([src for src, _ in pairs[rank::ranks]]) for pairs in self.samples]
+        with bar("validating", sum(len(pairs[rank::ranks]) for pairs in self.samples), "sentences") as advance:
+            own = [
+                [best.text for best, *_ in translator.translate_nbest([src for src, _ in part], 1, on_progress=advance)]
+                for part in (pairs[rank::ranks] for pairs in self.samples)
+            ]
         if ranks == 1:
             return own
         of_ranks: list[list[list[str]]] = [[]] * ranks

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import lightning as L
 import torch
-from rich.console import Console
 from torch.utils.checkpoint import checkpoint
 
 from seq2seq.data.clean import drop_table
@@ -22,6 +21,7 @@ from seq2seq.data.prepare import corpus_digests, open_prepared, prepare_folder
 from seq2seq.device import prepare, tf32_products
 from seq2seq.errors import UserError, is_out_of_memory, shorten
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.progress import console
 from seq2seq.settings.config import Config
 from seq2seq.training.auto_values import batches_an_update, resolve_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
@@ -52,19 +52,16 @@ def train(
 
     named are the keys that the command line names, for the table that is shown first; callbacks are the user's. Return
     the best validation's value of training.monitor (None if nothing was validated), by which a search compares runs.
-
-    Raises:
-        UserError: the settings, the data, the checkpoint or the disk do not allow the run, or a signal stopped it.
     """
     if rank() > 0:
         logging.getLogger("seq2seq").setLevel(logging.WARNING)  # the first process logs
     L.seed_everything(config.seed, verbose=False)
-    console = Console(stderr=True, quiet=rank() > 0)
+    show = console().print if rank() == 0 else lambda _: None
     text = share_folder("text", lambda: prepare_folder(config.data, config.tokenizer))
     data = open_prepared(config.data, text)
-    console.print(drop_table(data.report))
+    show(drop_table(data.report))
     if (table := mixture_table(config, data)) is not None:
-        console.print(table)
+        show(table)
     ruled, updates_per_epoch = resolve_numbers(config, folder, data)
     if config.trainer.overfit_batches:
         data = first_batches(config, data)
@@ -76,7 +73,7 @@ def train(
     trainer = make_trainer(config, folder, data, record, updates_per_epoch, callbacks)
     prepare(trainer.strategy.root_device)
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    console.print(summary_table(config, data, (named, ruled), updates_per_epoch, parameters, hardware(trainer)))
+    show(summary_table(config, data, (named, ruled), updates_per_epoch, parameters, hardware(trainer)))
     if config.trainer.fast_dev_run:
         fit(trainer, module, config, data, None)
         log.info("%d updates and a validation were tried without an error; nothing is kept", trainer.global_step)
@@ -129,12 +126,7 @@ def make_module(config: Config, data: PreparedData, *, resumed: bool) -> Transla
 def fit(
     trainer: L.Trainer, module: TranslationModule, config: Config, data: PreparedData, checkpoint: Path | None
 ) -> None:
-    """Train until the budget is spent.
-
-    Raises:
-        UserError: a checkpoint cannot be written or read, the loss is not a number, or memory ran out.
-        OSError: another file of the run cannot be written.
-    """
+    """Train until the budget is spent."""
     rank = {"rank": trainer.global_rank, "world_size": trainer.world_size}
     pin = trainer.strategy.root_device.type == "cuda"
     plans = Path(trainer.default_root_dir) / f"{PLANS}{socket.gethostname()}"

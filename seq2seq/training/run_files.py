@@ -61,10 +61,6 @@ def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
 
     A run that saves nothing, because it is refused, interrupted or only tried, leaves no folder, except after resume=,
     whose settings are in the folder.
-
-    Raises:
-        StoppedError: Ctrl-C.
-        UserError: a file cannot be read or written.
     """
     try:
         yield
@@ -87,11 +83,7 @@ def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, which is complete or as before at every moment.
-
-    Raises:
-        OSError: the file cannot be written; the error names it.
-    """
+    """Write a text file, which is complete or as before at every moment."""
     try:
         with replacing(path) as draft:
             draft.write_text(text, encoding="utf-8")

@@ -72,9 +72,6 @@ class Engine:
         probabilities of these ids alone sum to 1. `score` always uses the whole vocabulary. The id `start` precedes
         every translation. Translations contain none of the unproducible ids; with renormalises, the unproducible ids
         have probability 0, and the other ids' probabilities sum to 1. `compiles` is as in `decoder_for_search`.
-
-        Raises:
-            UserError: compiles is "on", and the search cannot be compiled.
         """
         self.model, self.device, self.shortlist = model.eval(), torch.device(device), shortlist
         self.start, self.unproducible, self.renormalises = start, tuple(unproducible), renormalises
@@ -113,9 +110,6 @@ class Engine:
             banned: sequences of ids that appear in no translation.
             on_step: called before every step; it may run another search, and its exceptions end this search.
             on_candidates: called with each sentence's candidates in every step of a plain beam search.
-
-        Raises:
-            UserError: one source alone exceeds the memory, no translation obeys all rules, or the model gives NaN.
         """
         request = _Request(settings, n_best, banned, self.unproducible, on_step, on_candidates)
         decoder, lengths = self._decoder_for_search(), [len(source.ids) + 1 for source in sources]
@@ -141,9 +135,6 @@ class Engine:
             targets: ids of their translations, without EOS.
             batch_tokens: positions of the longer side computed at once, padding included.
             align: whether to return attention, too.
-
-        Raises:
-            UserError: one pair alone exceeds the memory.
         """
         lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 from launcher import Launcher
 from small_run import RUN, fails_in_one_line
-from torch import Tensor
 
 from seq2seq.translate.bundle import load_bundle
 from tests.toy import PAIRS, TINY, write_corpus
@@ -33,17 +32,13 @@ def run(launcher: Launcher, workdir: Path, *overrides: str) -> None:
     launcher.complete(*overrides, cwd=workdir)
 
 
-def weights(folder: Path) -> dict[str, Tensor]:
-    return load_bundle(folder / "model").model.state_dict()
-
-
 def test_fine_tuning_starts_from_the_bundle_and_resumes_exactly(launcher: Launcher, workdir: Path) -> None:
     base, straight, halved = (workdir / "runs" / name for name in ("base", "straight", "halved"))
     tuning = ("init=runs/base", "training.ema_decay=0.9", "training.final_weights=ema")
     run(launcher, workdir, *SHORT, *tuning, "name=straight", "trainer.max_steps=6")
     run(launcher, workdir, *SHORT, *tuning, "name=halved")
     run(launcher, workdir, "resume=runs/halved", "trainer.max_steps=6")
-    before, after, resumed = (weights(folder) for folder in (base, straight, halved))
+    before, after, resumed = (load_bundle(run / "model").model.state_dict() for run in (base, straight, halved))
     assert all(torch.equal(tensor, resumed[name]) for name, tensor in after.items())
     name = "embedding.weight"
     assert 0 < (after[name] - before[name]).abs().max() < 0.07  # six updates by AdamW at 1e-2

@@ -12,6 +12,7 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
+from seq2seq import progress
 from seq2seq.cli import app, main, translate_app
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
@@ -113,6 +114,7 @@ def run(monkeypatch, bundle_folder):
         }
         for name, stream in streams.items():
             monkeypatch.setattr(sys, name, stream)
+        progress.console.cache_clear()  # it looks at stderr once
         monkeypatch.setattr(sys, "argv", ["translate.py", *command, *map(str, arguments)])
         try:
             main(application)

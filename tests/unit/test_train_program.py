@@ -121,7 +121,6 @@ def test_a_run_that_its_text_refuses_leaves_no_folder(call, train_with):
     assert Path("runs/latest").readlink() == Path("before")
 
 
-@pytest.mark.slow
 def test_the_settings_that_hydra_shows_are_those_that_train(call: Callable[..., str], capsys: Any) -> None:
     assert call("experiment=distillation", "--cfg=job", "model=small", "trainer.max_time=1:00:00:00") == ""
     settings = yaml.safe_load(capsys.readouterr().out)
@@ -153,7 +152,6 @@ def test_a_runs_name_consists_of_its_text_and_its_choices(overrides: list[str], 
     assert "=" not in name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "message", "finished"),
     [
@@ -182,7 +180,6 @@ def test_seq2seq_train_is_the_same_program(monkeypatch: pytest.MonkeyPatch, proc
             assert (settings["seed"], settings["model"]["d_model"]) == (4, 512)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("variables", [{}, {"PYTORCH_CUDA_ALLOC_CONF": "backend:native"}])
 def test_a_gpus_allocator_extends_its_segments_unless_the_user_set_it_up(variables: dict[str, str]) -> None:
     """PyTorch reads the settings as CUDA starts, so they must be there before it is imported."""

@@ -39,11 +39,7 @@ def is_document(path: Path) -> bool:
 
 
 def require_plain(path: Path) -> None:
-    """Refuse to translate line by line a file that has markup by its ending.
-
-    Raises:
-        UserError: the ending is that of a format which is not read, such as a compressed document's.
-    """
+    """Refuse to translate line by line a file that has markup by its ending."""
     plain = path.with_suffix("") if path.suffix in COMPRESSED else path
     if is_document(plain) or _OTHERS.fullmatch(plain.suffix.lower()):
         raise UserError(
@@ -66,9 +62,6 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
 
     Returns:
         The number of texts that were translated.
-
-    Raises:
-        UserError: a file cannot be read or written, is malformed, has another format, or cannot be kept intact.
     """
     ending = path_in.suffix.lower()
     if not is_document(path_in) or ending != path_out.suffix.lower():

@@ -36,9 +36,6 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
 
     The translation of the singular becomes the first of several plural forms; the translation of the plural becomes
     all other forms. If there is something to translate, the header gets the language and, if it has none, plural forms.
-
-    Raises:
-        UserError: text is no PO catalogue, is not in UTF-8, or, when writing, cannot be kept intact.
     """
     catalogue = _parse(text)
     charset = _CHARSET.search(catalogue.metadata.get("Content-Type", ""))

@@ -42,11 +42,7 @@ Token = tuple[str, str, int, int]  # kind (text, start, end, empty, object, othe
 
 
 def read(text: str, src_lang: str, tgt_lang: str, *, is_file: bool = True) -> Document[str]:
-    """Read an HTML document; its translation also changes the language of `<html lang>`.
-
-    Raises:
-        UserError: the document of a file declares another encoding than UTF-8.
-    """
+    """Read an HTML document; its translation also changes the language of `<html lang>`."""
     charset = _CHARSET.search(text) if is_file else None
     if charset and charset[1].lower().replace("-", "") != "utf8":
         raise UserError(f"it declares charset={charset[1]}, expected utf-8: convert it and its <meta charset>")

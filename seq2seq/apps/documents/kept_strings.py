@@ -44,9 +44,6 @@ def prepare(texts: Sequence[Marked]) -> tuple[list[str], bool, Finish]:
     Keep all matches of KEPT, and white space at the ends of a text. A sentence whose translation has others stays as it
     is. Marks, and pairs of tags in a text, are removed before translation. They are placed in the translation by the
     model's alignment of words, or by position if there is no alignment.
-
-    Raises:
-        UserError: a text has plural or select forms of ICU, whose text cannot be separated from their syntax.
     """
     for text in texts:
         if _ICU.search(text.text):

@@ -48,9 +48,6 @@ def read(text: str, src_lang: str, tgt_lang: str, *, is_mdx: bool = False) -> Do
     """Read paragraphs, headings, titles, list items and table cells; each translation is written in one line.
 
     A text whose translation would have other markup is not translated, with a warning.
-
-    Raises:
-        UserError: a text is not found in the document; or, when writing, the document would have other markup.
     """
     source, strings = with_symbols(text, is_mdx=is_mdx)
     markdown, environment = parser(is_mdx=is_mdx), dict[str, Any]()

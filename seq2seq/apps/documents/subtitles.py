@@ -53,9 +53,6 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     """Read the words of each speaker in a subtitle as one text, and a sentence that goes on in the next with it.
 
     Dashes, names in capitals, brackets and notes at the ends stay, and a text whose translation would be syntax.
-
-    Raises:
-        UserError: there is no subtitle, or a time does not have SubRip's form.
     """
     times = _find_times(text, _TIMES, "an empty line, a number, then 00:00:01,000 --> 00:00:02,500")
     return _document(text, times, [*(cue.start() for cue in times[1:]), len(text)], escapes=False)

@@ -58,11 +58,7 @@ def read_xliff(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
 
 
 def read_tmx(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
-    """Read the units of a translation memory that have the source language but no text in the target language.
-
-    Raises:
-        UserError: the document is damaged or no TMX.
-    """
+    """Read the units of a translation memory that have the source language but no text in the target language."""
     text, encoding = _decode(data)
     targets = []
     for unit in _parse(text, "tmx").find("tu"):

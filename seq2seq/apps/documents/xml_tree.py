@@ -51,11 +51,7 @@ class Element:
 
 
 def parse(text: str) -> Element:
-    """Return the outermost element. Entities that the document declares are not replaced by their text.
-
-    Raises:
-        UserError: the text is no XML, or its elements are nested too deep.
-    """
+    """Return the outermost element. Entities that the document declares are not replaced by their text."""
     try:
         return _Parser(text).root.children[0]
     except expat.ExpatError as error:

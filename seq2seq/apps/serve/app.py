@@ -168,11 +168,7 @@ def _add_work(app: FastAPI, service: Service) -> None:
 async def _answer(
     request: Request, service: Service, shape: type[AnyRequest], work: Callable[[AnyRequest], Coroutine[Any, Any, R]]
 ) -> R:
-    """Read a request and return the result of `work`; cancel the work after the timeout, or if the client disconnects.
-
-    Raises:
-        TooLateError: the work is not done in time, counted from now.
-    """
+    """Read a request and return the result of `work`; cancel `work` after the timeout or if the client disconnects."""
     end = asyncio.get_running_loop().time() + service.limits.timeout
     fields = await _read_allowed(request, shape, service)
 

@@ -42,10 +42,6 @@ def nested(pairs: list[tuple[str, str]]) -> pa.Table:
     return pa.table({"translation": [{"en": src, "es": tgt} for src, tgt in pairs]})
 
 
-def flat(pairs: list[tuple[str, str]]) -> pa.Table:
-    return pa.table({"english": [src for src, _ in pairs], "non_english": [tgt for _, tgt in pairs]})
-
-
 @pytest.fixture
 def opus_like(tmp_path: Path) -> Path:
     french = nested([("Yes.", "Oui.")])
@@ -65,7 +61,8 @@ def test_a_split_of_a_configuration_is_read_from_its_files(opus_like: Path):
 
 
 def test_named_columns_are_read_and_a_missing_one_lists_those_there_are(tmp_path: Path):
-    folder = make_set(tmp_path / "set", {"en-es": {"dev": flat(DEV)}})
+    flat = pa.table({"english": [src for src, _ in DEV], "non_english": [tgt for _, tgt in DEV]})
+    folder = make_set(tmp_path / "set", {"en-es": {"dev": flat}})
     data = DataConfig(hub=f"{folder}:en-es", columns=["english", "non_english"])
     assert list(open_hub_split("dev", data).pairs()) == DEV
     with pytest.raises(UserError, match=r"\[dev\] has no column en; it has english, non_english: set data.columns"):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -63,10 +63,7 @@ def test_a_killed_reading_process_is_named_in_one_line():
 
 
 def test_a_second_process_that_cannot_start_is_named_and_the_first_ends(monkeypatch: pytest.MonkeyPatch):
-    def fail(*_: Any) -> Any:
-        raise BrokenProcessPool("no more processes")
-
-    answers = [fail, workers._Pool.submit]
+    answers = [Mock(side_effect=BrokenProcessPool("no more processes")), workers._Pool.submit]
     monkeypatch.setattr(workers._Pool, "submit", lambda *given: answers.pop()(*given))
     with pytest.raises(UserError, match=r"a process that reads the training text ended"):
         next(read_ahead([counting, counting], {"epoch": 0}))

@@ -135,10 +135,7 @@ LIES: dict[str, Callable[[Replay, Computation], Any]] = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_recording_that_differs_or_fails_is_noticed_and_training_goes_on_plainly(lie, caplog):
-    def lying(compute: Computation) -> Computation:
-        return lambda: LIES[lie](replay_of(updates), compute)
-
-    updates = make(lying)
+    updates = make(lambda compute: lambda: LIES[lie](replay_of(updates), compute))
     with caplog.at_level(logging.WARNING):
         assert is_same(train(updates), train(make(None)))
     (warning,) = caplog.messages

@@ -35,13 +35,6 @@ def test_a_resumed_run_adds_rows_and_columns_to_those_that_are_there(folder: Pat
     assert [path.name for path in folder.iterdir()] == ["metrics.csv"]
 
 
-def test_the_rows_so_far_are_there_at_every_moment_of_resuming(folder: Path) -> None:
-    """A kill -9 after that would leave what is on the disk now."""
-    before = read(folder)
-    continued_table(folder)
-    assert read(folder) == before
-
-
 def test_killed_while_a_column_is_added_the_rows_so_far_are_there(folder, monkeypatch):
     before = (folder / "metrics.csv").read_bytes()
     logger = continued_table(folder)

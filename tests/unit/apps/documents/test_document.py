@@ -4,6 +4,7 @@ import re
 import sys
 from html import unescape
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
@@ -38,11 +39,8 @@ def test_an_error_leaves_what_was_there_and_no_other_file(tmp_path: Path):
     (tmp_path / "a.html").write_text("<p>one</p>")
     (tmp_path / "b.html").write_text("before")
 
-    def fail(texts: object, align: bool) -> list[tuple[str, None]]:
-        raise KeyError
-
     with pytest.raises(KeyError):
-        translate_document(tmp_path / "a.html", tmp_path / "b.html", fail, "en", "es")
+        translate_document(tmp_path / "a.html", tmp_path / "b.html", Mock(side_effect=KeyError), "en", "es")
     assert (tmp_path / "b.html").read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "b.html"]
 

@@ -139,7 +139,6 @@ def test_special_characters_are_drawn_unchanged(golden, tmp_path, text):
         draw(explain(golden, text, "x"), tmp_path / "a.png")
 
 
-@pytest.mark.slow
 def test_a_picture_of_the_longest_sentence_stays_within_bounds(golden, tmp_path):
     long = explain(golden, "a " * 48, "a " * 48)
     draw(long, tmp_path / "a.png")
