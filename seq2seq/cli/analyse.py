@@ -112,7 +112,7 @@ def analyse(
     analysis = write_analysis(output, files, between, texts, translator, worst, known)
     if is_run:
         print(f"page: {output / PAGE}", file=sys.stderr)
-    shared.report(analysis.to_dict(), analysis.table(), as_json)
+    shared.report(analysis.to_dict(), analysis.report(), as_json)
 
 
 def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: Sequence[Path]) -> "list[Translated]":

@@ -125,7 +125,7 @@ def evaluate(
         scores = compare(systems, references, metric or METRICS, samples or SAMPLES, trials or TRIALS, tgt_lang)
     else:
         scores = score(systems[0][1], *references, language=tgt_lang)
-    shared.report(scores.to_dict(), scores.table(), as_json)
+    shared.report(scores.to_dict(), scores.report(), as_json)
 
 
 def report_model(
@@ -159,14 +159,14 @@ def report_model(
             translator.tgt_lang,
             words_of_run(folder.parent),
         )
-        shared.report(to_plain(families), table(families), as_json)
+        shared.report(to_plain(families), [table(families)], as_json)
     elif translator.calibration is None:
         message = f"{folder} is not calibrated, so it gives no confidence"
         raise UserError(f"{message}: models that this version trains with 200 validation pairs or more are")
     else:
         best = [of_text[0] for of_text in translator.translate_nbest(source, 1)]
         reliability = measure_reliability(best, reference)
-        shared.report(reliability.to_dict(), reliability.table(), as_json)
+        shared.report(reliability.to_dict(), reliability.report(), as_json)
 
 
 def warn_of_slow_ter(files: Iterable[tuple[str, Sequence[str]]]) -> None:

@@ -69,10 +69,8 @@ def runs(
                 entry["differing_settings"] = {key: values[number] for key, values in differing.items()}
         print(json.dumps(entries, indent=2, ensure_ascii=False))
     else:
-        from rich.console import Console
-
         table = seeds_table(chosen) if seeds else comparison_table(chosen, differing) if names else list_table(saved)
-        Console(width=None if sys.stdout.isatty() else 200).print(table)  # a file or a pipe has no width
+        shared.show_parts([table], width=None if sys.stdout.isatty() else 200)  # a file or a pipe has no width
 
 
 def choose(saved: Sequence["SavedRun"], names: Sequence[str]) -> list["SavedRun"]:
@@ -110,10 +108,8 @@ def list_table(saved: Sequence["SavedRun"]) -> "Table":
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("run", "state", "updates", "time", "loss", "BLEU", "test BLEU", "size"):
-        if heading in ("run", "state", "test BLEU"):
-            table.add_column(heading, overflow="fold")
-        else:
-            table.add_column(heading, justify="right", no_wrap=True)
+        is_text = heading in ("run", "state", "test BLEU")
+        table.add_column(heading, justify="left" if is_text else "right", no_wrap=not is_text)
     for run in saved:
         best = run.validation
         loss, bleu = (number(best.loss, 3), number(best.bleu, 1)) if best else ("", "")

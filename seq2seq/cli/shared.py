@@ -20,7 +20,7 @@ from seq2seq.storage.cache import digest_files
 from seq2seq.storage.output import Output, find_model, published_model
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.table import Table
 
     from seq2seq.apps.distributed.ray_workers import RayWorkers
     from seq2seq.translate.translator import Translator
@@ -180,14 +180,45 @@ def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> I
         yield best[0].text
 
 
-def report(plain: Mapping[str, Any], table: "RenderableType", as_json: bool, *, to_stderr: bool = False) -> None:
-    """Print scores as a table, or as one JSON object."""
-    from rich.console import Console
-
+def report(plain: Mapping[str, Any], parts: "Iterable[Table | str]", as_json: bool, *, to_stderr: bool = False) -> None:
+    """Print scores as tables and lines, or as one JSON object."""
     if as_json:
         print(json.dumps(plain, ensure_ascii=False), file=sys.stderr if to_stderr else sys.stdout)
     else:
-        Console(stderr=to_stderr).print(table)
+        show_parts(parts, to_stderr=to_stderr)
+
+
+def show_parts(parts: "Iterable[Table | str]", *, to_stderr: bool = False, width: int | None = None) -> None:
+    """Print tables, and texts that are never wrapped; a table that is too wide for the terminal becomes a list.
+
+    Names, which are in a table's first column, are never wrapped either.
+    """
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(stderr=to_stderr, markup=False, emoji=False, highlight=False, width=width)
+    for part in parts:
+        if isinstance(part, str):
+            console.print(part, soft_wrap=True)
+            continue
+        part.columns[0].no_wrap = True
+        for column in part.columns[1:]:
+            column.overflow = "fold"  # a long word is not cut
+        if Measurement.get(console, console.options.update(width=10_000), part).minimum <= console.width:
+            console.print(part)
+        else:
+            console.print("\n".join(_as_list(part)), soft_wrap=True)
+
+
+def _as_list(table: "Table") -> Iterator[str]:
+    """Yield the rows of a table of strings as lines: the first cell, then the other cells that are not empty."""
+    if table.title:
+        yield str(table.title)
+    headings = [str(column.header) for column in table.columns]
+    for first, *cells in zip(*(map(str, column.cells) for column in table.columns), strict=True):
+        if first:
+            yield first
+        yield from (f"  {heading}: {cell}" for heading, cell in zip(headings[1:], cells, strict=True) if cell)
 
 
 def ray_workers(address: str | None) -> "RayWorkers | None":

@@ -138,7 +138,7 @@ def translate(
                 from seq2seq.evaluation.metrics import score
 
                 scores = score(kept, lines.references, language=translator.tgt_lang)
-                shared.report(scores.to_dict(), scores.table(), as_json, to_stderr=True)
+                shared.report(scores.to_dict(), scores.report(), as_json, to_stderr=True)
 
 
 def converse(job: shared.Job) -> None:

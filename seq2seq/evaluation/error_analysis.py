@@ -4,10 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from rich.console import Group as Tables
-from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 from sacrebleu.metrics.base import Metric
 
 from seq2seq.evaluation.faults import (
@@ -121,8 +118,8 @@ class Analysis:
         """Return plain values, for JSON."""
         return asdict(self)
 
-    def table(self) -> Tables:
-        """Return scores, faults and the lowest-scoring lines as tables for the terminal."""
+    def report(self) -> list[Table | str]:
+        """Return scores and faults as tables for the terminal, and the lowest-scoring lines as texts."""
         title = f"{self.num_sentences:,} sentences: BLEU {self.bleu:.1f}, chrF++ {self.chrf:.1f}"
         scores = Table("by", title=title, title_justify="left")
         scores.add_column("group", overflow="fold")
@@ -130,17 +127,17 @@ class Analysis:
             scores.add_column(heading, justify="right")
         for by, groups in self.groups.items():
             for number, group in enumerate(groups):
-                row = (escape(group.name), f"{group.num_sentences:,}", f"{group.bleu:.1f}", f"{group.chrf:.1f}")
+                row = (group.name, f"{group.num_sentences:,}", f"{group.bleu:.1f}", f"{group.chrf:.1f}")
                 scores.add_row("" if number else GROUPS[by], *row, end_section=number == len(groups) - 1)
         faults = Table("fault", "lines", "share", "worst lines")
         for fault in self.faults:
             lines = ", ".join(self.place(line) for line in fault.worst[:SHOWN])
-            faults.add_row(fault.name.replace("_", " "), f"{fault.count:,}", f"{fault.share:.1%}", escape(lines))
-        worst = Table("line", "chrF++", "source, translation, reference")
+            faults.add_row(fault.name.replace("_", " "), f"{fault.count:,}", f"{fault.share:.1%}", lines)
+        worst = ["lines with the lowest chrF++: source, translation, reference"]
         for line in self.worst:
-            texts = "\n".join((line.source, line.hypothesis, line.reference))
-            worst.add_row(escape(self.place(line)), f"{line.chrf:.1f}", Text(texts), end_section=True)
-        return Tables(scores, faults, *map(escape, filter(None, [self.invented_text(), *self.left_out])), worst)
+            texts = (f"line {self.place(line)}: {line.chrf:.1f}", line.source, line.hypothesis, line.reference)
+            worst.append("\n  ".join(texts))
+        return [scores, faults, *filter(None, [self.invented_text(), *self.left_out]), *worst]
 
     def invented_text(self) -> str:
         """Return how many words are invented, and the most frequent ones, as a text; empty if no words are known."""

@@ -62,14 +62,14 @@ class Scores:
         """Return plain values, for JSON."""
         return asdict(self)
 
-    def table(self) -> Table:
-        """Return the scores as a table for the terminal, signatures included."""
+    def report(self) -> list[Table | str]:
+        """Return the scores as a table for the terminal, and their signatures as lines."""
         table = Table("metric", title=f"{self.num_sentences:,} sentences", title_justify="left")
         table.add_column("score", justify="right")
-        table.add_column("signature", overflow="fold")  # a score needs its whole signature
-        for (name, _), score in zip(METRICS.values(), (self.bleu, self.chrf, self.ter), strict=True):
-            table.add_row(name, f"{score.value:.1f}", score.signature)
-        return table
+        scores = (self.bleu, self.chrf, self.ter)
+        for (name, _), score in zip(METRICS.values(), scores, strict=True):
+            table.add_row(name, f"{score.value:.1f}")
+        return [table, *(score.signature for score in scores)]
 
 
 def require_same_length(

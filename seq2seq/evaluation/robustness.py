@@ -116,7 +116,7 @@ def _measure_family(
 
 def table(families: Mapping[str, Family]) -> Table:
     """Return a table with a row for every family."""
-    shown = Table(*HEADINGS)
+    shown = Table(*HEADINGS, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for name, family in families.items():
         shown.add_row(name, *("" if value is None else f"{value}" for value in asdict(family).values()))
     return shown

@@ -7,8 +7,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from rich.console import Group
-from rich.markup import escape
 from rich.table import Table
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
@@ -54,20 +52,17 @@ class Comparison:
         """Return plain values, for JSON."""
         return {"baseline": self.systems[0], **asdict(self)}
 
-    def table(self) -> Group:
-        """Return scores, intervals and p-values as a table for the terminal, with the signatures below."""
-        names = [escape(name) for name in self.systems]
+    def report(self) -> list[Table | str]:
+        """Return scores, intervals and p-values as a table for the terminal, and the signatures as lines."""
+        names = self.systems
         is_compared = len(names) > 1
         title = f"{self.num_sentences:,} sentences" + (f"; baseline: {names[0]}" if is_compared else "")
         table = Table("metric", title=title, title_justify="left")
         table.add_column("system", overflow="fold")
         for heading in ("score", "95 % interval", *(("difference", "p (BS)", "p (AR)") * is_compared)):
             table.add_column(heading, justify="right")
-        signatures = Table("metric", caption=TESTS if is_compared else None, caption_justify="left")
-        signatures.add_column("signature", overflow="fold")
         for metric, scores in self.metrics.items():
             name = METRICS[metric][0]
-            signatures.add_row(name, scores.signature)
             for number, (system, score) in enumerate(zip(names, scores.systems, strict=True)):
                 row = [f"{score.value:.1f}", f"{score.mean - score.interval:.1f}–{score.mean + score.interval:.1f}"]
                 if number:
@@ -76,7 +71,7 @@ class Comparison:
                 elif is_compared:
                     row.append("baseline")
                 table.add_row("" if number else name, system, *row, end_section=number == len(names) - 1)
-        return Group(table, signatures)
+        return [table, *[TESTS] * is_compared, *(scores.signature for scores in self.metrics.values())]
 
 
 def compare(

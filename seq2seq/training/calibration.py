@@ -68,13 +68,12 @@ class Reliability:
         words += f"{self.coverage:.0%} have a confidence of {self.threshold:.2f} or more, and "
         return words + f"{PRECISION:.0%} of these are acceptable"
 
-    def table(self) -> Table:
-        """Return the reliability diagram as a table with a bar for each bin."""
-        caption = f"{self.summary()}; ◆ marks the confidence"
-        table = Table("confidence", "translations", "acceptable", "", caption=caption)
+    def report(self) -> list[Table | str]:
+        """Return the reliability diagram as a table with a bar for each bin, and its summary."""
+        table = Table("confidence", "translations", "acceptable", "")
         for bin_ in self.bins:
             table.add_row(f"{bin_.confidence:.0%}", f"{bin_.translations:,}", f"{bin_.acceptable:.0%}", bar(bin_))
-        return table
+        return [table, f"{self.summary()}; ◆ marks the confidence"]
 
 
 def bar(bin_: Bin, width: int = 30) -> str:

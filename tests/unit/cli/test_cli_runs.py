@@ -43,7 +43,7 @@ def trained_in(runs: Path):
     unlock(runs / "done" / LOCK)
 
 
-def test_all_runs_are_listed_with_what_they_scored(runs: Path, ask) -> None:
+def test_all_runs_are_listed_with_what_they_scored(runs: Path, ask, monkeypatch: pytest.MonkeyPatch) -> None:
     status, out, err = ask()
     assert status == 0, err
     lines = [line.split() for line in out.splitlines()]
@@ -52,6 +52,9 @@ def test_all_runs_are_listed_with_what_they_scored(runs: Path, ask) -> None:
     assert lines[2][:6] == ["lab/half", "stopped", "6", "0:01:30", "3.500", "20.2"]  # more updates than its results
     assert lines[3][:4] == ["empty", "nothing", "saved", "0"]
     assert len(lines) == 4  # the link is no run
+    monkeypatch.setenv("COLUMNS", "60")
+    out = ask(terminal=("stdout",))[1]  # a table that is too wide becomes a list
+    assert "\nlab/half\n  state: stopped\n  updates: 6\n  time: 0:01:30\n  loss: 3.500\n" in out
 
 
 def test_a_running_run_and_one_of_another_version_are_listed_too(runs: Path, ask, trained_in: Path) -> None:

@@ -1,14 +1,13 @@
 """Groups' scores are sacreBLEU's of their lines, and the JSON has one form."""
 
-import io
 import json
 import random
 
 import pytest
 import sacrebleu
-from rich.console import Console
 
 from seq2seq.apps.explain.analysis import write_analysis_page
+from seq2seq.cli.shared import show_parts
 from seq2seq.evaluation.error_analysis import Analysis, Focus, Translated, analyse, count_words, in_ranges
 from seq2seq.evaluation.faults import FAULTS
 
@@ -105,19 +104,18 @@ def test_invented_words_are_counted_beside_those_of_references() -> None:
         ("gatuno", 2, "Un Gatuno perruno")
     ]
     assert (analysis.faults[-1].count, analysis.faults[-1].worst[0].faults["invented_words"]) == (2, "gatuno, perruno")
-    out = io.StringIO()
-    Console(file=out, width=200).print(analysis.table())
     text = "invented words: 37.5% of the words, 14.3% of the references' words; most frequent: gatuno (2, line 2)"
-    assert text in out.getvalue()
+    assert text in analysis.report()
     assert text.replace("'", "&#x27;") in write_analysis_page(analysis, ["a"])
 
 
-def test_the_table_shows_markup_as_it_is() -> None:
-    texts, out = ["[bold]a[/bold] :cat: \\"], io.StringIO()
+def test_the_report_shows_markup_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["[bold]a[/bold] :cat: \\"]
     files = [Translated(name, texts, texts, texts) for name in ("[x]", "[y]")]
-    Console(file=out, width=200).print(analyse(files).table())
-    assert "[bold]a[/bold] :cat: \\ " in out.getvalue()
-    assert "[x]:1" in out.getvalue()
+    show_parts(analyse(files).report())
+    out = capsys.readouterr().out
+    assert "\n  [bold]a[/bold] :cat: \\\n" in out
+    assert "[x]:1" in out
 
 
 def test_words_of_the_sources_are_counted_in_the_training_text() -> None:

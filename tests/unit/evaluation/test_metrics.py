@@ -1,4 +1,3 @@
-import io
 import json
 
 import numpy as np
@@ -6,9 +5,9 @@ import pytest
 import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from sacrebleu.metrics.chrf import CHRF
 
+from seq2seq.cli.shared import show_parts
 from seq2seq.evaluation.metrics import bleu, expected_utilities, score
 from seq2seq.evaluation.significance import compare
 from tests.refusing import refuses
@@ -41,12 +40,11 @@ def test_bleu_splits_lines_as_their_language_needs(language: str, split: str, mo
     assert (scores.bleu.value > 50) == (split != "13a")
 
 
-def test_the_table_shows_complete_signatures_on_a_narrow_terminal():
-    console, scores = Console(width=60, file=io.StringIO()), score(HYPOTHESES, REFERENCES)
-    with console.capture() as capture:
-        console.print(scores.table())
-    column = "".join(line.split("│")[-2].strip() for line in capture.get().splitlines() if line.startswith("│"))
-    assert column == scores.bleu.signature + scores.chrf.signature + scores.ter.signature
+def test_whole_signatures_are_lines_of_their_own_below_the_table(capsys):
+    scores = score(HYPOTHESES, REFERENCES)
+    show_parts(scores.report(), width=30)
+    signatures = [one.signature for one in (scores.bleu, scores.chrf, scores.ter)]
+    assert capsys.readouterr().out.splitlines()[-3:] == signatures
 
 
 def test_unequal_numbers_of_lines_are_refused_with_both_counts():

@@ -1,15 +1,14 @@
-import io
 import json
 import random
 from typing import Any
 
 import pytest
-from rich.console import Console
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
+from seq2seq.cli.shared import show_parts
 from seq2seq.evaluation import significance
 from seq2seq.evaluation.significance import Comparison, compare
 from tests.refusing import refuses
@@ -89,20 +88,17 @@ def test_chosen_metrics_alone_are_computed_and_become_plain_values(comparison: C
     assert plain["metrics"]["ter"]["systems"][0]["bootstrap_p"] is None
 
 
-def printed(comparison: Comparison) -> str:
-    console = Console(width=120, file=io.StringIO())
-    with console.capture() as capture:
-        console.print(comparison.table())
-    return capture.get()
-
-
-def test_the_table_names_the_baseline_and_marks_small_p_values(comparison: Comparison) -> None:
-    table = printed(comparison)
+def test_the_table_names_the_baseline_and_marks_small_p_values(
+    comparison: Comparison, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_parts(comparison.report(), width=80)
+    table = capsys.readouterr().out
     assert "60 sentences; baseline: a" in table
     best = next(line for line in table.splitlines() if line.startswith("│") and " c " in line and "+" in line)
     assert best.count("*") == 2
     assert all(scores.signature in table for scores in comparison.metrics.values())
-    alone = printed(compare(SYSTEMS[:1], [REFERENCE], ["bleu"], samples=50))
+    show_parts(compare(SYSTEMS[:1], [REFERENCE], ["bleu"], samples=50).report())
+    alone = capsys.readouterr().out
     assert "baseline" not in alone
     assert "95 % interval" in alone
 
