@@ -26,9 +26,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from docs._ext import notebook
+
 REPOSITORY = Path(__file__).parents[1]
 DOCS, MODEL = REPOSITORY / "docs", REPOSITORY / "data/model"
-WHY, NOTEBOOK, CARD = DOCS / "why.md", DOCS / "why.ipynb", MODEL / "README.md"
+WHY, CARD = DOCS / "why.md", MODEL / "README.md"
+NOTEBOOKS = {WHY: DOCS / "why.ipynb", DOCS / "inside.md": REPOSITORY / "examples/first.ipynb"}
 PAGES = [REPOSITORY / "README.md", *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
 PORT_8000 = "http://127.0.0.1:8000"
 WHY_PICTURES = ["mixture", "keys", "query", "scale", "heads", "order", "mask", "cross"]  # by docs/_ext/pictures.py
@@ -80,7 +83,7 @@ def remake(folder: Path) -> Iterator[tuple[Path, str | Path]]:
         RuntimeError: a command fails.
     """
     from benchmarks.server_process import ServerProcess
-    from docs._ext import notebook, pictures
+    from docs._ext import pictures
 
     for name in ("data", "translate.py"):
         (folder / name).symlink_to(REPOSITORY / name)
@@ -100,11 +103,17 @@ def remake(folder: Path) -> Iterator[tuple[Path, str | Path]]:
             names[page] = {"__name__": page.stem}
             text = remade(page.read_text(encoding="utf-8"), run, names[page])
             yield page, text
-            if page == WHY:
-                yield NOTEBOOK, notebook.notebook(text)
+            if page in NOTEBOOKS:
+                yield NOTEBOOKS[page], notebook_of(page, text)
     pictures.draw_all(names[WHY], folder)
     pictures.darken(DOCS / "pictures/emerging.gif", folder / "emerging-dark.gif")
     yield from ((DOCS / "pictures" / name, folder / file) for name, file in PICTURES.items())
+
+
+def notebook_of(page: Path, text: str) -> str:
+    """Return a page as the notebook of NOTEBOOKS, whose links begin at the notebook's folder."""
+    folder = os.path.relpath(DOCS, NOTEBOOKS[page].parent)
+    return notebook.notebook(text if folder == "." else re.sub(r"\]\((?!https?:)", f"]({folder}/", text))
 
 
 def write(path: Path, new: str | Path) -> bool:
@@ -133,7 +142,7 @@ def remade_parts() -> list[str]:
         steps = [step[1].split("\n")[0] for block in _CONSOLE.findall(text) for step in _STEP.finditer(block)]
         parts += [f"{name}: {step}" for step in steps]
         parts += [f"{name}: {len(_CODE.findall(text))} blocks of code"] * bool(_CODE.search(text))
-    return [*parts, *(f"docs/pictures/{name}" for name in PICTURES), "docs/why.ipynb"]
+    return [*parts, *(f"docs/pictures/{name}" for name in PICTURES), "docs/why.ipynb", "examples/first.ipynb"]
 
 
 def problems(pages: Mapping[Path, str], card: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Turn docs/why.md into a Jupyter notebook, docs/why.ipynb.
+"""Turn a page into a Jupyter notebook.
 
 A `python` block is a code cell. A `text` block directly after it is the cell's output. Everything else is Markdown.
 """

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from docs import remake
-from docs._ext import notebook
 from tests.documented import REPOSITORY
 
 PAGES = {page: page.read_text(encoding="utf-8") for page in remake.PAGES}
@@ -89,8 +88,9 @@ def test_a_picture_with_the_same_pixels_is_not_written(tmp_path: Path) -> None:
     assert (remake.write(old, other), old.read_bytes() == before) == (True, False)
 
 
-def test_the_notebook_is_the_text_as_it_is_now() -> None:
-    assert remake.NOTEBOOK.read_text(encoding="utf-8") == notebook.notebook(MARKDOWN), "run python -m docs.remake"
+def test_notebooks_are_the_texts_as_they_are_now() -> None:
+    for page, path in remake.NOTEBOOKS.items():
+        assert path.read_text(encoding="utf-8") == remake.notebook_of(page, PAGES[page]), "run python -m docs.remake"
 
 
 def test_the_measurements_are_those_of_the_lab() -> None:
