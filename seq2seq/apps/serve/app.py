@@ -18,24 +18,9 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
+from seq2seq.apps.serve import messages
 from seq2seq.apps.serve.batching import OverloadedError, RefusedError, TooLateError
-from seq2seq.apps.serve.messages import (
-    EXPLANATION,
-    TEXT,
-    AnyRequest,
-    Detection,
-    DetectRequest,
-    ExplainRequest,
-    Language,
-    SettingsAnswer,
-    TranslateAnswer,
-    TranslatedLanguage,
-    TranslateRequest,
-    body_of,
-    drain,
-    errors,
-    read_request,
-)
+from seq2seq.apps.serve.messages import TEXT, AnyRequest, DetectRequest, ExplainRequest, TranslateRequest, errors
 from seq2seq.apps.serve.middleware import CLEANUP, CLIENT_GONE, Front
 from seq2seq.apps.serve.service import Service
 from seq2seq.apps.serve.translating import TranslatedText, sentences_of
@@ -76,6 +61,7 @@ def create_app(
         await service.stop()
 
     app = FastAPI(title="seq2seq", lifespan=lifespan, docs_url=None, redoc_url=None, responses=errors(403, 500))
+    app.router.redirect_slashes = False  # `Front` removes them
     app.state.service = service
     _add_errors(app, service)
     _add_work(app, service)
@@ -128,23 +114,23 @@ def _add_work(app: FastAPI, service: Service) -> None:
 
     @app.post(
         "/translate",
-        response_model=TranslateAnswer,
+        response_model=messages.TranslateAnswer,
         response_model_exclude_unset=True,
-        openapi_extra=body_of(TranslateRequest),
+        openapi_extra=messages.body_of(TranslateRequest),
         responses=errors(*_WORK_ERRORS, 501),
     )
     async def translate(request: Request) -> dict[str, Any]:
         return await _answer(request, service, TranslateRequest, partial(_translate, service))
 
-    @app.post("/detect", openapi_extra=body_of(DetectRequest), responses=errors(*_WORK_ERRORS))
-    async def detect(request: Request) -> list[Detection]:
+    @app.post("/detect", openapi_extra=messages.body_of(DetectRequest), responses=errors(*_WORK_ERRORS))
+    async def detect(request: Request) -> list[messages.Detection]:
         return await _answer(request, service, DetectRequest, partial(_detect, service))
 
     @app.post(
         "/explain",
         response_class=Response,
-        openapi_extra=body_of(ExplainRequest),
-        responses={**errors(*_WORK_ERRORS, 501), 200: EXPLANATION},
+        openapi_extra=messages.body_of(ExplainRequest),
+        responses={**errors(*_WORK_ERRORS, 501), 200: messages.EXPLANATION},
     )
     async def explain(request: Request) -> Response:
         async def work(fields: ExplainRequest) -> bytes:
@@ -158,7 +144,7 @@ def _add_work(app: FastAPI, service: Service) -> None:
         return Response(await _answer(request, service, ExplainRequest, work), media_type="application/json")
 
     async def refuse(request: Request) -> None:
-        await drain(request.stream())
+        await messages.drain(request.stream())
         raise HTTPException(501, _ABSENT[request.scope["path"]], {"Connection": "close"})
 
     for path in _ABSENT:
@@ -195,7 +181,7 @@ async def _read_allowed(request: Request, shape: type[AnyRequest], service: Serv
     """Read a request with the API key, which is in the header Authorization: Bearer or in the field api_key."""
     if token := _bearer(request):  # before the body costs anything
         _check_key(token, service)
-    fields = await read_request(request, shape, service.limits)
+    fields = await messages.read_request(request, shape, service.limits)
     if not token:
         _check_key(fields.api_key, service)
     return fields
@@ -264,26 +250,26 @@ async def _translate(service: Service, options: TranslateRequest) -> dict[str, A
     return {key: values[0] for key, values in answer.items()} if isinstance(options.q, str) else answer
 
 
-async def _detect(service: Service, fields: DetectRequest) -> list[Detection]:
+async def _detect(service: Service, fields: DetectRequest) -> list[messages.Detection]:
     """Return the likeliest language of all texts together."""
     text = "\n".join(fields.texts)
     _check_length(text, service.limits.char_limit)
     language, confidence = await service.detect(text)
-    return [Detection(language=language, confidence=confidence)]
+    return [messages.Detection(language=language, confidence=confidence)]
 
 
 def _add_facts(app: FastAPI, service: Service) -> None:
     """Add the page, and the routes that do not need the model."""
-    src, tgt = (Language(code=code, name=language_name(code)) for code in service.texts.languages)
+    src, tgt = (messages.Language(code=code, name=language_name(code)) for code in service.texts.languages)
 
     @app.get("/languages", responses=errors(503))
-    async def languages() -> list[TranslatedLanguage]:
+    async def languages() -> list[messages.TranslatedLanguage]:
         targets = {src.code: [tgt.code], tgt.code: []}
-        return [TranslatedLanguage(**one.model_dump(), targets=targets[one.code]) for one in (src, tgt)]
+        return [messages.TranslatedLanguage(**one.model_dump(), targets=targets[one.code]) for one in (src, tgt)]
 
     @app.get("/frontend/settings", responses=errors(503))
-    async def settings() -> SettingsAnswer:
-        return SettingsAnswer(
+    async def settings() -> messages.SettingsAnswer:
+        return messages.SettingsAnswer(
             charLimit=service.limits.char_limit,
             apiKeys=service.api_key is not None,
             keyRequired=service.api_key is not None,

@@ -18,8 +18,7 @@ from seq2seq.apps.serve.limits import Limits
 from seq2seq.data.languages import base_language
 
 _DRAIN_TIMEOUT = 1.0  # seconds for which the rest of an unwanted body is read
-_MAX_FIELDS = 16  # most fields of a form, besides its texts
-_LISTS = ("q[]", "without", "average")  # fields of a form that are lists, even with one value
+_LISTS = ("without", "average")  # fields of a form that are lists, even with one value
 TEXT = {"schema": {"type": "string"}}
 EXPLANATION = {  # OpenAPI's description of the answer
     "description": "The model's attention, `walks` through one layer and head, and the `beams` of the search; "
@@ -157,12 +156,15 @@ async def read_request(request: Request, shape: type[AnyRequest], limits: Limits
     _, parameters = parse_options_header(request.headers.get("content-type"))
     if parameters.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):  # some of Python's codecs are slow
         raise HTTPException(415, "Invalid request: send it in UTF-8", {"Connection": "close"})
+    if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
+        raise HTTPException(415, f"Invalid request: send it without {encoding:.20} encoding", {"Connection": "close"})
     try:
         async with asyncio.timeout(limits.timeout):
             body = await _read_body(request, limits.body_limit)
     except TimeoutError:
         raise HTTPException(408, "the request's body did not arrive in time", {"Connection": "close"}) from None
-    parts = _fields(request.query_params.multi_items()), await _parse(request, body, limits.batch_limit + _MAX_FIELDS)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    parts = [await _parse(request, request.scope["query_string"], "a query string"), await _parse(request, body, kind)]
     # Many clients send every field: one that is null or empty has its default. Only a text may be empty.
     pairs = (pair for fields in parts for pair in fields.items())
     values = {name: value for name, value in pairs if value is not None and (value != "" or name == "q")}
@@ -194,8 +196,7 @@ async def drain(stream: AsyncIterator[bytes]) -> None:
                 pass
 
 
-async def _parse(request: Request, body: bytes, max_fields: int) -> dict[str, Any]:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+async def _parse(request: Request, body: bytes, kind: str) -> dict[str, Any]:
     if not body:
         return {}
     try:
@@ -204,28 +205,31 @@ async def _parse(request: Request, body: bytes, max_fields: int) -> dict[str, An
             if not isinstance(values, dict):
                 raise HTTPException(400, "Invalid JSON format")
             return values
-        if kind == "application/x-www-form-urlencoded":
-            return _fields(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=max_fields))
+        text = body.decode()  # the parser of multipart would read other bytes as Latin-1
+        if kind in ("application/x-www-form-urlencoded", "a query string"):
+            return _fields(parse_qsl(text, keep_blank_values=True, errors="strict"))
         if kind == "multipart/form-data":
 
             async def stream() -> AsyncGenerator[bytes, None]:
                 yield body
 
-            limits = {"max_files": 0, "max_fields": max_fields, "max_part_size": len(body) + 1}
+            limits = {"max_files": 0, "max_fields": len(body), "max_part_size": len(body) + 1}
             form = await MultiPartParser(request.headers, stream(), **limits).parse()
             return _fields(form.multi_items())
     except (ValueError, RecursionError, MultiPartException):
-        raise HTTPException(400, f"Invalid request: the body is not {kind} in UTF-8") from None
+        raise HTTPException(400, f"Invalid request: expected {kind} in UTF-8") from None
     raise HTTPException(415, "Invalid request: send application/json or a form")
 
 
 def _fields(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a form's values: fields of _LISTS and several fields q become lists; of others, the first counts."""
-    values: dict[str, Any] = {}
-    for name, value in pairs:
+    """Return a form's values: q[], q[0], those of _LISTS and several q are lists; of other fields, the first counts."""
+    values, lists = dict[str, Any](), {*_LISTS}
+    for field, value in pairs:
+        name, bracket, _ = field.partition("[")
+        if bracket or (name == "q" and name in values):
+            lists.add(name)
         values.setdefault(name, []).append(value.replace("\r\n", "\n"))  # forms write \r\n
-    is_list = {name: name in _LISTS or (name == "q" and len(found) > 1) for name, found in values.items()}
-    return {name.removesuffix("[]"): found if is_list[name] else found[0] for name, found in values.items()}
+    return {name: found if name in lists else found[0] for name, found in values.items()}
 
 
 def _in_words(error: ValidationError) -> str:

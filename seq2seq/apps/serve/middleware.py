@@ -63,7 +63,8 @@ class Front:
                 await _send_in_chunks(message, send)
 
         answered_method = "GET" if method == "HEAD" else method  # FastAPI's routes do not; uvicorn sends no body then
-        scope = {**scope, "method": answered_method, CLEANUP: ExitStack()}
+        path = scope["path"].rstrip("/") or "/"  # a client that posts does not follow a redirection to /translate
+        scope = {**scope, "method": answered_method, "path": path, CLEANUP: ExitStack()}
         is_open = scope["path"] in _ALWAYS_OPEN
         refusal = self._refusal(scope, is_open)
         is_inside = refusal is None and not is_open

@@ -20,6 +20,7 @@ from seq2seq.translate.translator import Translator
 
 Explain = Callable[[Any], dict[str, Any]]  # of an `ExplainRequest`, which the service hands on as it is
 _STOP_TIMEOUT = 5.0  # seconds to wait at the end for the model's current step
+_FEW_WORDS, _CERTAIN = 2, 90.0  # words, and probability (percent) below which the model tells their language
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 Detect = Callable[[str], tuple[str, float]]  # the likeliest language of a text, and its probability (percent)
@@ -142,7 +143,12 @@ class Service:
         """Return the likeliest language of a text, or of the words of HTML, and its probability (percent)."""
         if is_html:
             text = await self.markup_worker.run(self.texts.words_of, text)
-        return await self.markup_worker.run(self._detect, text)
+        language, percent = await self.markup_worker.run(self._detect, text)
+        words = text.lower().split()
+        if language == self.translator.src_lang and 0 < percent < _CERTAIN and len(words) <= _FEW_WORDS:
+            (translated,) = await self.texts.translate([" ".join(words)], 1, is_html=False)
+            return (self.translator.tgt_lang, _CERTAIN) if translated.ranks[0].split() == words else (language, percent)
+        return language, percent
 
     async def explain_as_json(self, request: Any) -> bytes:
         """Return an explanation as JSON."""

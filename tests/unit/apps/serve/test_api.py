@@ -4,6 +4,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from serving import FakeTranslator, question, until
@@ -14,6 +15,14 @@ from seq2seq.apps.serve.service import detector
 from seq2seq.errors import UserError
 
 Ask = Callable[..., Any]
+FORM = "application/x-www-form-urlencoded"
+PARTS = (
+    "".join(
+        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in {"q": "VALUE", "source": "en", "target": "es"}.items()
+    )
+    + "--x--\r\n"
+)
 WORDS = [f"w{letter}" for letter in "abcdefghijk"]  # more than the terms of a glossary that a sentence may have
 
 
@@ -92,10 +101,10 @@ def test_the_query_string_has_fields_too(ask: Ask):
         assert post(ask, **sent).json() == {"translatedText": "A"}
     for kind in ("json", "data"):
         assert post(ask, params=languages | {"q": "b"}, **{kind: {"q": "a"}}).json() == {"translatedText": "A"}
-    for name, texts in (("q", ["a", "b"]), ("q[]", ["a", "b"]), ("q[]", ["a"])):
-        for kind in ("params", "data"):
-            answer = post(ask, **{kind: {**languages, name: texts}}).json()
-            assert answer == {"translatedText": [text.upper() for text in texts]}
+    for names in map(str.split, ("q q", "q[] q[]", "q[]", "q q[]", "q[] q q[]", "q[0] q[1]", "q " * 100)):
+        sent = urlencode([*languages.items(), *((name, f"a{number}") for number, name in enumerate(names))])
+        for answer in (post(ask, f"/translate/?{sent}"), post(ask, content=sent, headers={"Content-Type": FORM})):
+            assert answer.json() == {"translatedText": [f"A{number}" for number in range(len(names))]}
 
 
 @pytest.mark.parametrize("source", ["EN", "en-US", "en_GB", " en ", "en-Latn-ZA", "AUTO"])
@@ -131,6 +140,13 @@ def test_auto_detects_each_text_and_does_not_translate_what_is_in_the_target_lan
     ]
 
 
+def test_a_word_that_the_model_does_not_change_is_in_the_target_language(ask: Ask, translator: FakeTranslator):
+    for percent, text, language in ((82, "Read_me", "es"), (82, "read", "en"), (95, "read_me", "en"), (0, "a_b", "en")):
+        sent = {"json": question(text, source="auto"), "detect": lambda _, percent=percent: ("en", float(percent))}
+        assert post(ask, **sent).json()["detectedLanguage"]["language"] == language
+    assert translator.batches == [["read_me"], ["read"], ["read"], ["read_me"], ["a_b"]]
+
+
 def test_the_tags_of_html_are_in_no_language(ask: Ask):
     page = "<p class='the-text-that-is-here'>El <b>gato</b> bebe la leche.</p>"
     answer = post(ask, json=question(page, source="auto", format="html")).json()
@@ -155,6 +171,8 @@ def test_the_tags_of_html_are_in_no_language(ask: Ask):
         (question("x" * 5001), "(5001) exceeds text limit (5000)"),
         (question(["x" * 2600] * 2), "(5200) exceeds"),
         (question(["x"] * 101), "(101) exceeds text limit (100)"),
+        ("&".join(["q=x"] * 300 + ["source=en&target=es"]), "(300) exceeds text limit (100)"),
+        ("q=%FF&source=en&target=es", "expected a query string in UTF-8"),
         (question("I refuse."), "this text is refused"),
         (question("<p>a</p>", sentences=True, format="html"), "sentences=true needs format=text"),
         (question("<p>a</p>", confidence=True, format="html"), "confidence=true needs format=text"),
@@ -170,7 +188,7 @@ def test_the_tags_of_html_are_in_no_language(ask: Ask):
     ],
 )
 def test_what_cannot_be_done_is_answered_with_the_reason(ask: Ask, sent: Any, message: str):
-    answer = post(ask, json=sent)
+    answer = post(ask, f"/translate?{sent}") if isinstance(sent, str) else post(ask, json=sent)
     assert answer.status_code == 400
     assert list(answer.json()) == ["error"]
     assert message in answer.json()["error"]
@@ -183,14 +201,15 @@ def test_what_cannot_be_done_is_answered_with_the_reason(ask: Ask, sent: Any, me
         ("application/json", b"[" * 50_000, 400),
         ("application/json", b'{"q": "\xff"}', 400),
         ("application/json", b'{"q": "\\ud800", "source": "en", "target": "es"}', 400),
-        ("application/x-www-form-urlencoded", b"q=%ff", 400),
-        ("application/x-www-form-urlencoded", b"q=a&" * 200, 400),
+        (FORM, b"q=%ff", 400),
+        (FORM, b"q=\xff&source=en&target=es", 400),
         ("multipart/form-data", b"--x", 400),
         (
             "multipart/form-data; boundary=x",
             b'--x\r\nContent-Disposition: form-data; name="q"; filename="a"\r\n\r\n',
             400,
         ),
+        ("multipart/form-data; boundary=x", PARTS.replace("VALUE", "\xff").encode("latin-1"), 400),
         ("text/plain", b"q=a", 415),
         ("multipart/form-data; boundary=x; charset=punycode", b"--x", 415),
         ("application/json; charset=utf-16", b"{}", 415),
@@ -201,6 +220,8 @@ def test_what_cannot_be_done_is_answered_with_the_reason(ask: Ask, sent: Any, me
 def test_a_malformed_body_is_refused(ask: Ask, kind: str, body: bytes, status: int):
     answer = post(ask, content=body, headers={"Content-Type": kind})
     assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    compressed = post(ask, json=question("a"), headers={"Content-Encoding": "gzip"})
+    assert (compressed.status_code, "without gzip encoding" in compressed.text) == (415, True)
 
 
 def test_a_wrong_key_in_the_header_is_refused_before_the_body_is_read(ask: Ask):
