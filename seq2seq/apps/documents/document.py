@@ -12,19 +12,13 @@ from seq2seq.storage.atomic import replacing
 from seq2seq.storage.lines import COMPRESSED
 
 _READERS = {  # ending → module and function, which reads text, or bytes in the module xml
-    ".srt": ("subtitles", "read"),
-    ".vtt": ("subtitles", "read_vtt"),
-    ".po": ("gettext", "read"),
-    ".pot": ("gettext", "read"),
-    ".html": ("html", "read"),
-    ".htm": ("html", "read"),
-    ".xhtml": ("html", "read"),
-    ".md": ("markdown", "read"),
-    ".markdown": ("markdown", "read"),
-    ".mdx": ("markdown", "read_mdx"),
-    ".xliff": ("xml", "read_xliff"),
-    ".xlf": ("xml", "read_xliff"),
-    ".tmx": ("xml", "read_tmx"),
+    ending: reader.split(".")
+    for reader, endings in {
+        **{"subtitles.read": ".srt", "subtitles.read_vtt": ".vtt", "gettext.read": ".po .pot"},
+        **{"html.read": ".html .htm .xhtml", "markdown.read": ".md .markdown", "markdown.read_mdx": ".mdx"},
+        **{"xml.read_xliff": ".xliff .xlf", "xml.read_tmx": ".tmx"},
+    }.items()
+    for ending in endings.split()
 }
 _OTHERS = re.compile(  # endings of files with markup, which a translation line by line would damage
     r"\.(?:ass|ssa|jsonl?|csv|tsv|xml|ya?ml|toml|ini|properties|strings|resx|ts|tex|rst|adoc|rtf|pdf|docx?|odt|epub|"

@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from seq2seq.apps.documents.in_place import Passage, splicing_document
 from seq2seq.apps.documents.marked_text import BREAKS, SPACES, VOID, Document, Kind, Marked, MarkedSegment, with_space
@@ -26,14 +27,17 @@ _RAW = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in ("scrip
 _CHARSET = re.compile(r"<meta\b[^<>]*\bcharset\s*+=\s*+[\"']?+\s*+([\w-]+)", re.IGNORECASE)
 # Every alternative either fails at once or consumes all that it has read, so that reading takes linear time.
 _MARKUP = re.compile(
-    r"""<!--(?:-?>|.*?(?:--!?>|\Z))
-    | <!\[CDATA\[.*?(?:\]\]>|\Z)
-    | <(?:[!?]|/(?![A-Za-z]))[^>]*(?:>|\Z)
-    | (?P<template>\{\{[^{}]*+\}\}|\{%[^{}%]*+%\})
-    | </(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
-    | <(?P<start>[A-Za-z][^\s/>]*+)
-      (?:[^>=/]++|/(?!>)|=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)*+(?P<slash>/)?(?:>|\Z)
-    | (?P<entity>&(?:nbsp|numsp|ensp|emsp|thinsp|zwj|zwnj|shy|lrm|rlm|\#0*+(?:160|173|8199|8239)
+    r"""<(?:!--(?:-?>|.*?(?:--!?>|\Z))
+      | !\[CDATA\[.*?(?:\]\]>|\Z)
+      | \?(?:php\b|=).*?(?:\?>|\Z)
+      | \?(?:[^?>]|\?(?!>))*+(?:\?>|>(?:(?:[^?<]|\?(?!>))*+\?>)?|\Z)
+      | (?:!|/(?![A-Za-z]))[^>]*(?:>|\Z)
+      | (?P<script>%[^%]*+%>)
+      | /(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
+      | (?P<start>[A-Za-z][^\s/>]*+)
+        (?:[^>=/]++|/(?!>)|=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)*+(?P<slash>/)?(?:>|\Z))
+    | \{(?P<template>\{[^{}]*+\}\}|%[^{}%]*+%\})
+    | &(?P<entity>(?:nbsp|numsp|ensp|emsp|thinsp|zwj|zwnj|shy|lrm|rlm|\#0*+(?:160|173|8199|8239)
       |\#[xX]0*+(?:[aA][0dD]|2007|202[fF]))(?![\w.-]);?)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -46,18 +50,14 @@ def read(text: str, src_lang: str, tgt_lang: str, *, is_file: bool = True) -> Do
     charset = _CHARSET.search(text) if is_file else None
     if charset and charset[1].lower().replace("-", "") != "utf8":
         raise UserError(f"it declares charset={charset[1]}, expected utf-8: convert it and its <meta charset>")
-    document = splicing_document(text, [_read(text, tokens) for tokens in _find_texts(text)], _write)
+    passages, escape = [_read(text, tokens) for tokens in _find_texts(text)], partial(html.escape, quote=False)
+    document = splicing_document(text, passages, lambda passage, translation: passage.write(translation, escape))
     language = re.compile(rf"(<html\b[^<>]*\blang\s*=\s*[\"']?){re.escape(src_lang)}\b(?:-\w+)?", re.IGNORECASE)
 
     def write(translations: Sequence[Marked]) -> str:
         return language.sub(rf"\g<1>{tgt_lang}", document.write(translations), count=1)
 
     return Document(document.segments, write)
-
-
-def _write(passage: Passage, translation: Marked) -> str:
-    parts = passage.segment.fill(translation)
-    return "".join(html.escape(text, quote=False) + (markup or "") for text, markup in parts)
 
 
 def _find_texts(text: str) -> list[list[Token]]:
@@ -68,14 +68,14 @@ def _find_texts(text: str) -> list[list[Token]]:
         is_block = kind in ("start", "end", "empty") and not _INLINE.fullmatch(tag)
         before, now = now, now if kind in ("text", "object") else _follow(elements, kind, tag, text[start:end])
         if not before and segments[-1]:
-            segments[-1][-1] = *segments[-1][-1][:3], end
+            segments[-1].append((*segments[-1].pop()[:3], end))
         is_left = now and not before and (is_block or kind == "start")  # an untranslated element that may go on
         if is_left:
             segments[-1][-1:] = []
         if is_left or (before and (is_block or (not now and kind == "end"))):
             segments.append([])
         elif before and kind == "end" and segments[-1][-1:] and segments[-1][-1][:2] == ("start", tag):
-            segments[-1][-1] = "object", tag, segments[-1][-1][2], end  # an empty element, such as an icon
+            segments[-1].append(("object", tag, segments[-1].pop()[2], end))  # an empty element, such as an icon
         elif before:
             segments[-1].append((kind if now else "object", tag, start, end))
     if not now and segments[-1]:  # an element that is not closed: no text can follow it
@@ -86,8 +86,8 @@ def _find_texts(text: str) -> list[list[Token]]:
 
 def _follow(elements: list[tuple[str, bool]], kind: str, tag: str, markup: str) -> bool:
     """Change the open elements, of the inline ones those that matter, at a tag; return whether text is translated."""
-    is_inline = bool(_INLINE.fullmatch(tag))
-    for index in range(len(elements) - 1, max(len(elements) - _MAX_DEPTH, 0), -1):
+    is_inline, last = bool(_INLINE.fullmatch(tag)), len(elements) - 1
+    for index in range(last, last if is_inline and kind != "end" else max(last - _MAX_DEPTH, 0), -1):
         name = elements[index][0]
         if name == tag if kind == "end" else _ENDING.fullmatch(f"{name} {tag}"):
             del elements[index:]
@@ -118,9 +118,11 @@ def _read(text: str, tokens: list[Token]) -> Passage:
     end = start + len(text[start:end].rstrip())
     segment: MarkedSegment[str] = MarkedSegment()
     last_end = start
-    for kind, tag, first, last in tokens:
+    for previous, (kind, tag, first, last) in zip([("", ""), *tokens], tokens, strict=False):
         if kind == "text":
             continue
+        if kind == "start" and previous[0] == "end" and "a" in (tag, previous[1]):
+            segment.add_break("")  # a link and its neighbour are two words
         is_alone = kind in ("empty", "other") or (kind != "object" and VOID.fullmatch(tag))
         is_cut_short = text[first] == "&" and text[last - 1] != ";"  # an entity without its semicolon
         begin, finish = with_space(text, first, last, last_end, end, str.isspace) if is_alone else (first, last)
@@ -155,7 +157,7 @@ def _tokenize(text: str) -> list[Token]:
         if match["entity"]:
             kind, tag = "empty", _ENTITY
         elif not tag:
-            kind = "object" if match["template"] else "other"
+            kind = "object" if match["template"] or match["script"] else "other"
         elif match["slash"]:
             kind = "empty"
         elif kind == "start" and tag.lower() in _RAW:

@@ -6,7 +6,6 @@ Marks of keys in the names of menus and buttons, as `_File`, `E&xit` and `~Edit`
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeVar
 
 from seq2seq.apps.documents.marked_text import Document, Marked, MarkedSegment
@@ -27,10 +26,9 @@ class Passage:
     end: int
     segment: MarkedSegment[str]
 
-    @cached_property
-    def source(self) -> Marked:
-        """The text to translate."""
-        return self.segment.marked
+    def write(self, translation: Marked, escape: Callable[[str], str]) -> str:
+        """Return the translation, its text escaped, with the markup of the source."""
+        return "".join(escape(text) + (markup or "") for text, markup in self.segment.fill(translation))
 
 
 P = TypeVar("P", bound=Passage)
@@ -50,13 +48,14 @@ def splicing_document(content: str, passages: Sequence[P], write: Callable[[P, M
 
     A passage whose translation has the same text stays as it is.
     """
+    sources = [passage.segment.marked for passage in passages]
 
     def write_all(translations: Sequence[Marked]) -> str:
-        pairs = zip(passages, translations, strict=True)
-        changed = ((passage, text) for passage, text in pairs if text.text != passage.source.text)
+        texts = zip(passages, sources, translations, strict=True)
+        changed = ((passage, text) for passage, source, text in texts if text.text != source.text)
         return splice(content, ((passage.start, passage.end, write(passage, text)) for passage, text in changed))
 
-    return Document([passage.source for passage in passages], write_all)
+    return Document(sources, write_all)
 
 
 def lift(text: str) -> str:

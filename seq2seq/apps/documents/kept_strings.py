@@ -151,14 +151,14 @@ class Lifted:
             is_within_line = start > 0 and end < len(text) and "\n" not in (text[start - 1], text[end])
             parts_words = item.name in BREAKS or end - start > item.end - item.start
             has_marks = bisect.bisect_right(positions, item.start) < bisect.bisect_left(positions, end)
-            if item.kind is Kind.POINT and is_within_line and parts_words and not has_marks:
-                self._add_text(text[at:start])
+            if item.kind is not Kind.POINT or has_marks:
+                start, end, parts_words = item.start, item.end, False
+            self._add_text(text[at:start])
+            if is_within_line and parts_words:
                 self._segment.add_break(text[start:end])
-                at = end
             else:
-                self._add_text(text[at : item.start])
-                self._segment.add_mark(item.kind, text[item.start : item.end])
-                at = item.end
+                self._segment.add_mark(item.kind, text[start:end])
+            at = end
         self._add_text(text[at:])
         self.marked = self._segment.marked
 

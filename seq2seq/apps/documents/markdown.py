@@ -29,7 +29,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 _LINK = re.compile(r"""(\]\(\s*<?#|\]:\s*<?#|href=["']#)([^\s<>)"']+)""")  # to a heading
 _TAG = re.compile(r"<\w+(?:(?! id=)[^<>])*|</\w+")
 _TITLED = re.compile(r'(?<=class="admonition) [^"]*')  # the first word of a tab's title
-_WITH_IDS = ("admonition_open", "container_colon_open")  # marks of dialects with {#id}, other than MyST and plain MDX
+_WITH_IDS = ("admonition_open", "container_:_open")  # marks of dialects with {#id}, other than MyST and plain MDX
 _BAR = re.compile(r"(?<!\\)\|")
 _CODE = re.compile("fence|colon_fence|code_block|html_block|front_matter|math_block|math_block_label")
 _TEXT = ("text", "softbreak", "hardbreak", "html_inline")  # tags are lifted from texts
@@ -61,7 +61,7 @@ def read(text: str, src_lang: str, tgt_lang: str, *, is_mdx: bool = False) -> Do
     def write_line(line: Line, translation: Marked) -> str:
         written = ""
         for part, markup in line.segment.fill(translation):
-            written += _escape(part, line.source.text, is_first=not written) + (markup or "")
+            written += _escape(part, line.segment.marked.text, is_first=not written) + (markup or "")
         written = _in_one_line(written)
         before, after = (tags(parse(_in_one_line(block), {**environment})) for block in (line.content, written))
         if before != after:
@@ -207,10 +207,11 @@ def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Marked
             finish = ends.get(finish, finish)  # attributes belong to what they follow
         if kind is Kind.POINT and not is_attached:
             begin, finish = with_space(content, begin, finish, last_end, end, str.isspace)
-        segment.add_text(_in_one_line(content[last_end:begin]))
-        markup = _in_one_line(content[begin:finish])
-        if last_type == "link_close" and token.type == "link_open" and begin == last_end:
-            segment.add_break("")  # two links are two words
+        gap, markup = (_in_one_line(content[slice(*span)]) for span in ((last_end, begin), (begin, finish)))
+        if last_type == "link_close" and token.type == "link_open" and not re.search(r"[\s\w]", gap):
+            segment.add_break(gap)  # two links are two words
+        else:
+            segment.add_text(gap)
         if kind is None:
             segment.add_object(markup)
         elif kind is Kind.POINT and markup != markup.strip():

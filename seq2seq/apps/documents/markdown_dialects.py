@@ -34,9 +34,9 @@ for _ in range(4):  # more levels of braces in braces
     _BRACES = rf"\{{(?:[^{{}}]++|{_BRACES})*+\}}"
 _VALUE = rf"\{{\{{(?![<%]){_until('}}')}+"
 _STATEMENT = rf"\{{\{{[<%]{_until('[>%]}}')}|\{{%{_until('%}')}|\{{#\s{_until('#}')}"  # Hugo, Liquid, Jinja
+_STATEMENT += rf"|<%{_until('%>')}|<\?{_until('[?]>')}"
 _IMAGE = r"\[!\[[^\[\]]*\](?:\([^()]*\)|\[[^\[\]]*\])\](?:\([^()]*\)|\[[^\[\]]*\])"  # within a link
-_NOT_ORDINAL = r"(?!<sup>(?:st|nd|rd|th)<)"
-_SUPERSCRIPT = r"<(?P<{0}>su[bp])>[^<>\s\[\]]{{1,12}}</(?P={0})>"
+_SUPERSCRIPT = r"<(?P<{0}>su[bp])>(?:[^<>\s\[\]]{{1,12}}|\[[^\[\]\s]{{1,12}}\]\([^()\s]*\))</(?P={0})>"
 _TAG = rf"(?:</?(?:[A-Za-z](?:{_BRACES}|\"[^\"]*+\"|'[^']*+'|[^<>\"'{{}}])*+)?>|<!--[\s\S]*?-->)"
 _KEPT = {
     "code": [  # stays as it is: markdown-it finds it
@@ -47,9 +47,12 @@ _KEPT = {
         rf"(?:(?:{_VALUE}|{_STATEMENT}|{_IMAGE})[ \t]*)+",
         r"\{ *[:#.][^{}\n]*\}|\[(?i:toc)\]|-+8<-+.*|\([\w.:-]+\)=|::: +\w+(?:\.\w+)+",  # attributes, snippets, targets
         r":(?:class|name|open|width|height|align|alt|figclass|figwidth|label|sync|columns|gutter)[\w-]*:.*",  # MyST
+        r"\*\[[^\[\]\n]{1,200}\]:",  # an abbreviation, before its text
+        r"\\begin\{(?P<environment>[a-z]+\*?)\}" + _until(r"\\end\{(?P=environment)\}"),  # LaTeX
+        r"\\\[[ \t]*\r?\n" + _until(r"\\\]"),
         r"(?:(?<![^\r\n]\n)(?<![^\r\n]\r\n)|(?<=---\n)|(?<=---\r\n))"  # JavaScript up to a blank line
-        r"(?:import\s+(?:type\s+)?(?:[\"'{*]|[\w$]+(?:,|\s+from\b))"
-        r"|export\s+(?:default\b(?=.*[({=;]|\s*[\w$]+\s*$)|const|let|var|function|class|async|type|\{|\*))"
+        r"(?:import\s+(?:type\s+)?(?=[\"'{*]|[\w$]+(?:,|\s+from\b))"
+        r"|export\s+(?=default\b(?=.*[({=;]|\s*[\w$]+\s*$)|const|let|var|function|class|async|type|\{|\*))"
         rf"(?:{_BRACES}|[^\n{{}}]|\n(?![ \t\r]*(?:\n|\Z)))*+",
         r"(?<!\n)\+\+\+\r?\n[\s\S]*?\n\+\+\+",  # front matter of Hugo
     ],
@@ -58,9 +61,11 @@ _KEPT = {
         r"\{[\w:+.-]+\}(?P<role>`++)[^`\n]{1,200}+(?P=role)",  # MyST
         _VALUE,
         r"!?\[\[[^\[\]\n]{1,200}\]\](?![(\[])",  # a page of a wiki
-        rf"(?<![\w>])(?:[A-Za-z]{{1,2}}|[A-Z]*\d+|[A-Z]+){_NOT_ORDINAL}(?:{_SUPERSCRIPT.format('a')}\w{{0,2}})++",
+        rf"(?<![\w>])(?:[A-Za-z]{{1,2}}|[A-Z]*\d+|[A-Z]+)(?:{_SUPERSCRIPT.format('a')}\w{{0,2}})++",
         r"[$#%@]?(?<![:`])(?<!: )\{(?![#.:])[^{}\s=]{1,60}\}",  # placeholders, whose marks are none of Markdown's
         r"\$[A-Z][A-Z\d_]++(?![\w$^{\\])",
+        r"(?<![\w:]):[+-]?[a-z\d][a-z\d_+-]*+:(?![\w:])",  # icons
+        r"(?<![\w+\\])\+\+(?:(?:\+(?!\+))?(?:[\w-]++|\"[^\"\n]++\"|'[^'\n]++'))++\+\+(?![\w+])",  # keys
         r"__(?:[a-z\d]++_[a-z\d_]++|all|author|call|class|del|dict|doc|enter|eq|exit|file|future|hash|import|init|iter|len|"
         r"main|module|name|new|next|path|repr|slots|str|version)__(?!\w)",
         r"(?<![\w(<\"'=\]:])https?://[^\s<>()\[\]\"'`]*[*_][^\s<>()\[\]\"'`]*[\w/#=&%~+-]",
@@ -69,20 +74,22 @@ _KEPT = {
     "point": [
         *(_STATEMENT, _IMAGE),
         r"\{:?[ ]*(?:[#.][A-Za-z_]|[\w:-]+=[\w\"']|=\w)[^{}\n]*+\}",  # attributes
-        rf"(?<=[\w)]){_NOT_ORDINAL}{_SUPERSCRIPT.format('b')}",
+        rf"(?<=[\w)]){_SUPERSCRIPT.format('b')}",
     ],
 }
 _IN_MDX = {"line": [rf"(?:(?:{_TAG}|(?!\{{[ ]*[#.:]){_BRACES})[ \t]*+)++"], "word": [rf"(?!\{{[ ]*[#.:]){_BRACES}"]}
-_DIRECTIVE = re.compile(  # of MyST, with text in it
-    r"\s*(?!\{)|\s*\{(?:note|tip|hint|important|attention|warning|caution|danger|error|seealso|admonition|dropdown|card|"
-    r"tab-set|tab-item|grid|grid-item|grid-item-card|margin|sidebar|aside|topic|epigraph|version\w+|deprecated)\}"
+_WITH_TEXT = (  # directives of MyST
+    r"\{(?:note|tip|hint|important|attention|warning|caution|danger|error|figure|seealso|admonition|dropdown|card|tab-set|"
+    r"tab-item|grid|grid-item|grid-item-card|margin|sidebar|aside|topic|epigraph|version\w+|deprecated)\}"
 )
+_CONTAINERS = {":": rf"(?!\{{)\s*\S|{_WITH_TEXT}", "/": r"\s*[^\W\d_]", "`": _WITH_TEXT}  # mark, and what follows it
+_OPENING = re.compile(rf"`+\s*{_WITH_TEXT}.*\n")
 _TITLES = {
     "admonition_open": re.compile(r'[^"]*"(.*)"'),
-    "container_colon_open": re.compile(r"\s*+(?:\{[\w-]++\}|[\w-]++)(?:\[(.*)\]\s*+(?:@\S)?\s*+$|\s++(.*))"),
-    "container_slash_open": re.compile(r"[^|]*\|\s*(.*)"),
+    "container_:_open": re.compile(r"\s*+(?:\{(?!figure)[\w-]++\}|[\w-]++)(?:\[(.*)\]\s*+(?:@\S)?\s*+$|\s++(.*))"),
+    "container_/_open": re.compile(r"[^|]*\|\s*(.*)"),
 }
-_TITLES["container_backtick_open"] = _TITLES["container_colon_open"]
+_TITLES["container_`_open"] = _TITLES["container_:_open"]
 
 Rule = Callable[[StateInline, bool], bool]  # a rule of markdown-it
 
@@ -93,8 +100,9 @@ def _pattern(*, is_mdx: bool, has_superscripts: bool) -> re.Pattern[str]:
         f"(?P<{kind}>{'|'.join([*(_IN_MDX.get(kind, []) if is_mdx else []), *patterns])})"
         for kind, patterns in _KEPT.items()
     )
-    first = "" if is_mdx or has_superscripts else "(?=[`~[{!_<h$#%@+\U000f0000-\U0010ffff])"  # saves half of the time
-    return re.compile(rf"^(?P<before>[ \t>]*+){line}(?=[ \t\r]*$)|{first}(?:{code}|{word}|{point})", re.MULTILINE)
+    first = "" if is_mdx or has_superscripts else "(?=[`~[{!_<h$#%@+:\U000f0000-\U0010ffff])"  # saves half of the time
+    line = rf"^(?P<before>[ \t>]*+){line}(?:(?<=\]:)|(?=[ \t\r]*$))"
+    return re.compile(f"{line}|{first}(?:{code}|{word}|{point})", re.MULTILINE)
 
 
 def with_symbols(text: str, *, is_mdx: bool) -> tuple[str, dict[str, str]]:
@@ -104,11 +112,13 @@ def with_symbols(text: str, *, is_mdx: bool) -> tuple[str, dict[str, str]]:
     def replace(match: re.Match[str]) -> str:
         kind = match.lastgroup or ""
         if kind == "code" or len(symbols) == _MOST:
-            return match[0]
+            opening = _OPENING.match(match[0])
+            return opening[0] + pattern.sub(replace, match[0][opening.end() :]) if opening else match[0]
         symbol = f"{'# ' * (kind == 'line')}@{chr(_FIRST[kind] + len(symbols))}"
         return (match["before"] or "") + symbols.setdefault((kind, match[kind]), symbol)
 
-    masked = _pattern(is_mdx=is_mdx, has_superscripts="<su" in text).sub(replace, text)
+    pattern = _pattern(is_mdx=is_mdx, has_superscripts="<su" in text)
+    masked = pattern.sub(replace, text)
     return masked, {symbol: string for (_, string), symbol in symbols.items()}
 
 
@@ -122,11 +132,8 @@ def parser(*, is_mdx: bool) -> MarkdownIt:
     """Return the parser of texts with symbols, whose tokens within blocks have spans."""
     parser = MarkdownIt("commonmark", {"tasklists": True}).enable(["table", "strikethrough"])
     parser.use(front_matter.front_matter_plugin).use(deflist.deflist_plugin).use(admon.admon_plugin)
-    parser.use(container.container_plugin, "colon", ":", lambda text, _: bool(text.strip() and _DIRECTIVE.match(text)))
-    parser.use(container.container_plugin, "slash", "/", lambda text, _: text.strip()[:1].isalpha())
-    parser.use(
-        container.container_plugin, "backtick", "`", lambda text, _: text[:1] == "{" and bool(_DIRECTIVE.match(text))
-    )
+    for mark, info in _CONTAINERS.items():
+        parser.use(container.container_plugin, mark, mark, lambda text, _, info=info: re.match(info, text) is not None)
     parser.use(colon_fence.colon_fence_plugin)  # the other directives of MyST
     parser.use(dollarmath.dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True)
     parser.use(footnote.footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)

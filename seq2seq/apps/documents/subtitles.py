@@ -24,8 +24,8 @@ _VTT_TIMES = re.compile(rf"^[ \t]*{_VTT_TIME}[ \t]*-->[ \t]*{_VTT_TIME}(?:[ \t].
 _EMPTY_LINE = re.compile(r"^\r?(?:\n|\Z)", re.MULTILINE)  # ends a WebVTT block
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\}")  # <00:01.000>: when a word appears
 _SYNTAX = re.compile(r"-->|[<>]|\{\\")  # SubRip cannot escape it
-# between lines, around a sound in brackets, and before the dash of another speaker in the same line
-_CUT = re.compile(r"\r?\n|(?<=\])[ \t]*|(?=\[[^\[\]\r\n]*\])|(?<=[.!?…])[ \t]+(?=[-–—]+[ \t]?[^\W\d_])")
+# between lines and voices, around a sound in brackets, and before the dash of another speaker in the same line
+_CUT = re.compile(r"\r?\n|(?=<v[ .])|(?<=\])[ \t]*|(?=\[[^\[\]\r\n]*\])|(?<=[.!?…])[ \t]+(?=[-–—]+[ \t]?[^\W\d_])")
 _TAGS = re.compile(rf"(?:{_TAG.pattern}|\s)*+")
 _NAME = r"[A-Z][A-Z\d.'’#-]*+(?: [A-Z\d.'’#-]++){0,3}:(?=\s|$)"  # of a speaker
 _LEADING = re.compile(rf"(?:{_TAGS.pattern}(?:[-–—]+|>>+|[♪♫\[]|\((?=[^()]*\)\W*$)|{_NAME}))*+\s*+")
@@ -81,12 +81,11 @@ def _find_times(text: str, form: re.Pattern[str], expected: str) -> list[re.Matc
 
 def _document(text: str, times: list[re.Match[str]], ends: list[int], *, escapes: bool) -> Document[str]:
     def write(speech: Speech, translation: Marked) -> str:
-        syntax, in_source = (sorted(_SYNTAX.findall(marked.text)) for marked in (translation, speech.source))
+        syntax, in_source = (sorted(_SYNTAX.findall(marked.text)) for marked in (translation, speech.segment.marked))
         if syntax != in_source and not escapes:
             log.warning("not translated, since SubRip cannot hold its translation %r", translation.text)
             return text[speech.start : speech.end]
-        parts = speech.segment.fill(translation)
-        written = SPACES.sub(" ", "".join((_escape(part) if escapes else part) + (tag or "") for part, tag in parts))
+        written = SPACES.sub(" ", speech.write(translation, _escape if escapes else str))
         sources = [text[words.start : words.end] for words in speech.words]
         gaps = [text[words.end : following.start] for words, following in itertools.pairwise(speech.words)]
         lines = map(_wrap, _divide(written.strip(), sources), (re.findall(r"\r?\n", source) for source in sources))
@@ -137,7 +136,7 @@ def _find_words(text: str, start: int, end: int) -> list[_Words]:
         has_words = begin < last
         if _TAG.search(text, begin, last):  # the tags at the ends may belong to those within
             begin, last = leading, last + len(text[last : stop - len(_TAGS.sub("", text[last:stop], count=1))].rstrip())
-        if has_words and (is_apart or before):
+        if has_words and (is_apart or before or text.startswith(("<v ", "<v."), at)):
             found.append(_Words(begin, last, not (found or before), True))
         if has_words:
             found[-1] = found[-1]._replace(end=last, is_last=not after)

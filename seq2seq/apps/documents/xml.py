@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from seq2seq.apps.documents.in_place import Passage, lift, put_back, splice
 from seq2seq.apps.documents.marked_text import Document, Kind, Marked, MarkedSegment, with_space
 from seq2seq.apps.documents.xml_tree import Element, parse
+from seq2seq.data.languages import base_language
 from seq2seq.errors import UserError
 
 _WRAPPING = ("g", "mrk", "pc", "hi")  # inline elements that hold text; all others hold code
@@ -37,7 +38,7 @@ def read_xliff(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
     for holder in [root] if is_version_2 else root.find("file"):
         for name, language in zip(names, (src_lang, tgt_lang), strict=True):
             value = holder.attributes.get(name, language)
-            if not _is_language(value, language):
+            if base_language(value) != base_language(language):
                 raise UserError(f"it has {name}={value}, but the model translates {src_lang} to {tgt_lang}")
         if names[1] not in holder.attributes:
             changes.append(_new_tag(holder, r"\s*/?>$", rf' {names[1]}="{tgt_lang}"\g<0>'))
@@ -63,8 +64,8 @@ def read_tmx(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
     targets = []
     for unit in _parse(text, "tmx").find("tu"):
         variants = [child for child in unit.children if child.name == "tuv"]
-        source = next((variant for variant in variants if _is_language(_language(variant), src_lang)), None)
-        target = next((variant for variant in variants if _is_language(_language(variant), tgt_lang)), None)
+        source = next((variant for variant in variants if _language(variant) == base_language(src_lang)), None)
+        target = next((variant for variant in variants if _language(variant) == base_language(tgt_lang)), None)
         segment = source and source.child("seg")
         if source is None or segment is None or (target is not None and target.has_text()):
             continue
@@ -132,23 +133,19 @@ def _document(text: str, encoding: str, targets: list[Target], changes: list[Rep
     """Return a document that gets targets and, if there are any, the other changes."""
     line_end = "\r\n" if "\r\n" in text else "\n"
 
+    def escape(text: str) -> str:
+        return html.escape(put_back(text), quote=False).replace("\r", "&#13;").replace("\n", line_end)
+
     def write(translations: Sequence[Marked]) -> bytes:
         replacements = list(changes) if targets else []
         for target, translation in zip(targets, translations, strict=True):
-            parts = [target.before]
-            for part, markup in target.segment.fill(translation):
-                escaped = html.escape(put_back(part), quote=False).replace("\r", "&#13;")
-                parts += [escaped.replace("\n", line_end), markup or ""]
-            replacements.append((target.start, target.end, "".join([*parts, target.after])))
+            replacements.append(
+                (target.start, target.end, target.before + target.write(translation, escape) + target.after)
+            )
         return splice(text, sorted(replacements)).encode(encoding, "xmlcharrefreplace")
 
-    return Document([target.source for target in targets], write)
+    return Document([target.segment.marked for target in targets], write)
 
 
 def _language(variant: Element) -> str:
-    return variant.attributes.get("xml:lang") or variant.attributes.get("lang") or ""
-
-
-def _is_language(code: str, language: str) -> bool:
-    """Return whether two language codes are equal without their regions: en-US is en."""
-    return re.split("[-_]", code.lower())[0] == re.split("[-_]", language.lower())[0]
+    return base_language(variant.attributes.get("xml:lang") or variant.attributes.get("lang") or "")

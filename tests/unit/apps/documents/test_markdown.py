@@ -99,13 +99,19 @@ DIALECTS = [  # what is translated is in capitals
     "`{{` AND `}}` {{ a*b }} C*", "+++\na = 'b'\n+++\n\nTEXT", "---\na: b\n---\n\nTEXT",
     "SEE [[a page|a b]] AND ![[c]].", "A $a^2$ AND $$x * y * z$$, $5 OR $6", "$$\na_b\n$$\n\nTEXT",
     "m<sup>2</sup> IN h<sub>2</sub>o", "A NAME<sup>2</sup> HERE", "[A](b)[C](d)", "[A](b) | [C](d)", "X [A](b)[C](d) Y",
+    "X [A](b)/[C](d), [E](f)", "1<sup>st</sup> TEXT<sup>[1](#x)</sup>, OTHER", "\\begin{a}\nb\n\\end{a}",
     "[![a](b)][c] [![a](b)](c)\nTEXT", "A {_b_} {c*d} __init__ {e}*F", "https://a.b/c?d=*e* F*", "<kbd>a</kbd> B",
     "import a from 'b'\n\nTEXT", "- [ ] ONE\n- [x] TWO",
+    "A :material-a-b:{ .c } B :+1: C 10:30:45", "PRESS ++ctrl+a++ OR ++'b c'++, C++ AND I++",
+    "A\n*[b]: C\n*[d e]: F\n\n- G",
+    "<?php if ($a > 1): ?>\nONE <?= $b->c ?> TWO <%= d > e %>\n\n<?php\n\n$f ?>\n\nTHREE",
+    "```{figure} a\n:name: b\n\nCAPTION\n```\n\n```{note}\nA {{ b }}\n```\n\n{{ c }}\n\nD",
 ]  # fmt: skip
 JAVASCRIPT = [
     "---\na: b\n---\nimport a from 'b'\n\nexport const c = {\n  d: 'e',\n\n  f,\n}\n\n# TITLE",
     "{/* a */}\n\nA {b + 1} C", "<a b={[{c: 'd'}]}>\n<b>\nTEXT\n</b>\n</a>",
     "<a\n  b='c'\n  d={() => {e}}\n>\n    TEXT\n</a>", "A <b c={d} /> E <b>F</b>",
+    "- <b/> ONE <c/>\n- TWO", "---\na: b\n---\nimport {a,\n  b} from 'c'\nexport {d} from 'e'\n\nTEXT",
 ]  # fmt: skip
 
 

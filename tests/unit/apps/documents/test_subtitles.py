@@ -71,6 +71,7 @@ def test_the_dash_before_a_speaker_is_not_translated(run: Run):
         ("ANN: Hi,\nthere.\nMR. LEE 2: Note: bye.", ["Hi, there.", "Note: bye."]),
         ("{\\an8}>> ANN: [sighs] Hi.", ["sighs", "Hi."]),
         ("5\u00a0kg\nof it", ["5 kg of it"]),
+        ("<v Ann>Hi,\n<c>you</c>.</v>\n<v.loud Bob>Yes <v Ann>no", ["Hi, you.", "Yes", "no"]),
     ],
 )
 def test_marks_of_speakers_sounds_and_songs_are_not_translated(run: Run, text: str, texts: list[str]):
