@@ -149,16 +149,16 @@ def plan_block(block: Block, max_tokens: int) -> BatchPlan:
 def share_plan(folder: Path, key: str, make: Callable[[], BatchPlan]) -> BatchPlan:
     """Return the plan that one of several processes makes; the others wait for it, and map its file.
 
-    The key names everything that decides the plan; plans of other keys are removed. If the folder cannot be used, each
-    process makes the plan.
+    The key names everything that decides the plan; plans of other keys are removed, except the last one. If the folder
+    cannot be used, each process makes the plan.
     """
     plan, order, spans = None, folder / f"{key}.npy", folder / f"{key}.spans.npy"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / "lock"):  # of a killed process it is free
             if not order.exists():
-                for path in folder.glob("*.npy"):
-                    path.unlink()  # processes that have mapped the file keep it
+                for path in sorted(folder.glob("*.npy"), key=lambda path: path.stat().st_mtime_ns)[:-2]:
+                    path.unlink()  # but the last plan's two files, which another process may not have mapped yet
                 plan = make()
                 np.save(spans, plan.spans)
                 np.save(folder / "draft.npy", plan.order)
