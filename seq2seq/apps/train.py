@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import multiprocessing
 import shlex
 from collections.abc import Mapping, Sequence
@@ -103,26 +104,34 @@ def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = (), *, is
         return _complete(runs / str(config.name), config)
     enable(config.trainer.progress_bar)
     with phase("loading PyTorch"):
+        from seq2seq.training import processes
         from seq2seq.training.finetune import start_from_bundle
-        from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank, share_folder
         from seq2seq.training.run import train as train_model
         from seq2seq.training.run_folder import prepare_folder
 
-    choose_devices(config.trainer, is_resumed=is_resumed)
-    check_processes(config.trainer, is_sweep=is_sweep)
-    config.trainer.precision = choose_precision(config.trainer)  # saved, so that a resumed run keeps it
+    then, launch = (config.trainer.devices, config.trainer.num_nodes), processes.find_launch()
+    is_open = is_resumed and not is_program and not named & {"trainer.devices", "trainer.num_nodes"}
+    if launch and is_open and AUTO not in then and math.prod(then) != launch.processes:
+        config.trainer.devices = config.trainer.num_nodes = AUTO  # as many as were started now
+    processes.choose_devices(config.trainer, is_resumed=is_resumed)
+    processes.check_processes(config.trainer, is_sweep=is_sweep)
+    config.trainer.precision = processes.choose_precision(config.trainer)  # saved, so that a resumed run keeps it
     if (source := config.init) is not None and not is_resumed:
-        config.init = str(share_folder("init", lambda: Path(imported(source, config.data.cache, f"init={source}"))))
+        config.init = str(
+            processes.share_folder("init", lambda: Path(imported(source, config.data.cache, f"init={source}")))
+        )
         config = start_from_bundle(config, overrides)
         named |= {"model", "tokenizer"}  # init= sets them
     if config.resume == AUTO and find_existing(config, runs):
         return _complete(runs / str(config.name), config)
-    config, folder, checkpoint = prepare_folder(config, runs, run_name(str(config.experiment_name), overrides, choices))
+    adapts = not is_resumed or "training.accumulate" not in named
+    stem = run_name(str(config.experiment_name), overrides, choices)
+    config, folder, checkpoint = prepare_folder(config, runs, stem, adapts=adapts)
     with running(folder, is_resumed=is_resumed):
         best = train_model(config, folder, checkpoint, named, callbacks)
-        if config.analyse and rank() == 0:
+        if config.analyse and processes.rank() == 0:
             analyse_tests(config, folder)
-        if rank() == 0 and not (is_program or is_sweep or config.trainer.fast_dev_run):
+        if processes.rank() == 0 and not (is_program or is_sweep or config.trainer.fast_dev_run):
             show_model(config, folder)
         return Run(folder.absolute(), best)
 

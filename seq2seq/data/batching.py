@@ -146,12 +146,13 @@ def plan_block(block: Block, max_tokens: int) -> BatchPlan:
     return plan_batches(block.pairs, order, max_tokens, rng)
 
 
-def share_plan(folder: Path, key: str, make: Callable[[], BatchPlan]) -> BatchPlan:
+def share_plan(folder: Path, decides: object, make: Callable[[], BatchPlan]) -> BatchPlan:
     """Return the plan that one of several processes makes; the others wait for it, and map its file.
 
-    The key names everything that decides the plan; plans of other keys are removed, except the last one. If the folder
+    The file's name is a hash of all that decides the plan; older plans but the last one are removed. If the folder
     cannot be used, each process makes the plan.
     """
+    key = hashlib.blake2b(pickle.dumps(decides), digest_size=10).hexdigest()
     plan, order, spans = None, folder / f"{key}.npy", folder / f"{key}.spans.npy"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -192,10 +193,7 @@ def _sort_keys(lengths: Int32[np.ndarray, "n 2"], max_tokens: int) -> tuple[UInt
 
 
 def _cut(keys: UInt[np.ndarray, " n"], base: int, max_tokens: int) -> Int64[np.ndarray, " batches"]:
-    """Return the ends of the batches of pairs with these keys, when they are sorted.
-
-    Runs of pairs of equal lengths are cut as a whole, so the time depends on the number of lengths and of batches.
-    """
+    """Return the ends of the batches of pairs with these keys, sorted; runs of equal keys are cut as a whole."""
     kinds, counts = np.unique(keys, return_counts=True)
     widths = np.maximum(kinds // base, kinds % base).astype(np.int64) + 1  # with BOS or EOS
     ends, start, end, widest = list[int](), 0, 0, 0
@@ -261,10 +259,9 @@ class BatchLoader:
     is a whole number of updates of `accumulate` batches on every rank. Another number of ranks can resume from a state
     if an update has the same number of batches.
 
-    With plans, a folder, processes that have the same source share the plan of each block by `share_plan`.
-
-    With pin, a thread prepares batches in page-locked memory, from which a GPU copies them while it computes. The
-    state is that of the last batch given out, regardless of the batches that are prepared.
+    In the folder plans, processes of the same source share their plans. With pin, a thread prepares batches in
+    page-locked memory, from which a GPU copies them while it computes. The state is that of the last batch given out,
+    regardless of the batches that are prepared.
     """
 
     def __init__(
@@ -326,11 +323,8 @@ class BatchLoader:
     def _plan(self, block: Block) -> BatchPlan:
         """Plan the batches of all ranks for a block."""
         make = partial(plan_block, block, self.max_tokens)
-        if self._plans is None:
-            plan = make()
-        else:
-            everything = pickle.dumps((self.source, block.id, self.max_tokens))
-            plan = share_plan(self._plans, hashlib.blake2b(everything, digest_size=10).hexdigest(), make)
+        decides = (self.source, block.id, self.max_tokens)
+        plan = make() if self._plans is None else share_plan(self._plans, decides, make)
         self._warn_of_small_block(len(plan), len(plan.order))
         return pad_to_multiple(plan, self._multiple)
 

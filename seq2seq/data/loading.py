@@ -62,10 +62,7 @@ def make_encoder(config: Config, data: PreparedData) -> Encoder:
 def training_feed(
     config: Config, data: PreparedData, *, rank: int, world_size: int, pin: bool, plans: Path | None = None
 ) -> BatchLoader:
-    """Return this rank's training batches, without end; pin is for training on a GPU.
-
-    plans is a folder for the processes of this machine: one plans each epoch of a large text for all.
-    """
+    """Return this rank's endless batches; pin is for a GPU, plans a folder that the machine's processes share."""
     settings, training = config.data, config.training
     mixture = None if config.trainer.overfit_batches else make_mixture(config, data)
     is_drawn = True if mixture is None else mixture.is_drawn()[:, None]  # a rare corpus may come in a later epoch

@@ -13,7 +13,10 @@ from seq2seq.training.run_state import COMPLETE, NOTHING, read_results, state_of
 
 log = logging.getLogger(__name__)
 # between two starts of a run; its loggers, too
-_MAY_DIFFER = ("analyse", "resume", "extensions", "data.root", "trainer.progress_bar", "trainer.profiler")
+_MAY_DIFFER = (
+    *("analyse", "resume", "extensions", "data.root", "trainer.progress_bar", "trainer.profiler"),
+    *("trainer.devices", "trainer.num_nodes", "training.accumulate"),  # updates stay the same, see `prepare_folder`
+)
 _UNLIMITED = {"trainer.max_time": "null", "trainer.max_epochs": "null", "training.patience": 0}
 
 

@@ -5,6 +5,7 @@ The checkpoint and the run are checked; no code in the file is executed.
 
 import contextlib
 import itertools
+import json
 import logging
 import os
 import shutil
@@ -22,7 +23,7 @@ from seq2seq.settings.config import Config
 from seq2seq.storage.atomic import WORK, is_abandoned, is_held, lock, unlock
 from seq2seq.storage.pickled_weights import DamagedError, read_pickled
 from seq2seq.text.vocabulary import describe_tokenizers
-from seq2seq.training.checkpoints import RECORD
+from seq2seq.training.checkpoints import RECORD, require_same_updates
 from seq2seq.training.kept_checkpoints import link
 from seq2seq.training.preflight import is_done
 from seq2seq.training.processes import broadcast_decision
@@ -124,16 +125,20 @@ def require_same_run(folder: Path, then: Mapping[str, Any], now: Mapping[str, An
             )
 
 
-def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Config, Path, Path | None]:
+def prepare_folder(
+    config: Config, runs: Path, stem: str = "run", *, adapts: bool = True
+) -> tuple[Config, Path, Path | None]:
     """Make or reopen a run's folder and write config.yaml; return config, the folder and, on resume, the checkpoint.
 
-    A run without a name gets stem and the time as its name.
+    A run without a name gets stem and the time as its name. With adapts, training.accumulate follows the processes.
     """
     checkpoint = None
     try:
         if config.resume is not None:
             folder = Path(config.resume)
-            checkpoint = Path(broadcast_decision("checkpoint", lambda: str(_reopen(config, folder))))
+            decision = broadcast_decision("checkpoint", lambda: json.dumps(_reopen(config, folder, adapts)))
+            name, config.training.accumulate = json.loads(decision)
+            checkpoint = Path(name)
         else:
             folder = Path(broadcast_decision("run", lambda: _begin(config, runs, stem)))
     except OSError as error:
@@ -143,18 +148,30 @@ def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Confi
     return config, folder, checkpoint
 
 
-def _reopen(config: Config, folder: Path) -> Path:
-    """Reopen a run's folder at its newest complete checkpoint; drop the rows of metrics.csv that were logged later."""
+def _reopen(config: Config, folder: Path, adapts: bool) -> tuple[str, int]:
+    """Reopen a run's folder at its newest checkpoint; return it, and the batches that each process accumulates."""
     with _taken(folder):
         checkpoint, values = newest_checkpoint(folder)
         is_done(config, folder, checkpoint)  # refused before anything is written
         record = values[RECORD]
         require_same_run(folder, record, describe_run(config, corpus_digests(config.data)))
+        _keep_updates(config, record, adapts)
         config.name = folder.name
         link(checkpoint, checkpoint.with_name(checkpoint_name(step_of(checkpoint))))  # a best one may have lost it
         forget_after(folder / "metrics.csv", step_of(checkpoint), validated=not record["validation_pending"])
         write_config(config, folder)
-        return checkpoint
+        return str(checkpoint), config.training.accumulate
+
+
+def _keep_updates(config: Config, record: Mapping[str, Any], adapts: bool) -> None:
+    """Check that updates have as many batches as in the record; with adapts, by another training.accumulate."""
+    processes, training = config.trainer.devices * config.trainer.num_nodes, config.training
+    batches = record["ranks"] * record["accumulate"]
+    if adapts and batches % processes == 0 and batches != processes * training.accumulate:
+        training.accumulate = batches // processes
+        message = "training.accumulate=%d: every update has %d batches, as with %d processes × training.accumulate=%d"
+        log.info(message, training.accumulate, batches, record["ranks"], record["accumulate"])
+    require_same_updates(record, {"ranks": processes, "accumulate": training.accumulate})
 
 
 def _begin(config: Config, runs: Path, stem: str) -> str:

@@ -4,16 +4,18 @@ import contextlib
 import csv
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 from launcher import Launcher
 from safetensors.torch import load_file
-from small_run import fails_in_one_line, validated
+from small_run import fails_in_one_line, newest_update, validated
 from torch.testing import assert_close
 
 from tests.toy import FILES, TINY, write_corpus
@@ -34,17 +36,25 @@ SETTINGS = (
 REPLAYING = f"""
 # train.py with a stand-in for the recorder of CUDA graphs: it computes again
 import runpy
-import sys
-
 from seq2seq.training import replay
-
-
-def record(compute):
-    return lambda: (print("replayed"), compute())[1]
-
-
 replay.records_updates = lambda config: True
-replay.CudaRecorder = lambda: record
+replay.CudaRecorder = lambda: lambda compute: lambda: (print("replayed"), compute())[1]
+runpy.run_path({str(REPOSITORY / "train.py")!r}, run_name="__main__")
+"""
+KILLED = f"""
+# train.py, whose second process is killed in each try, and whose processes share the plans of epochs
+import os, runpy, signal
+from seq2seq.data import batching, loading
+from seq2seq.training.module import TranslationModule as Module
+attempt, plan, begin = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), batching.plan_block, Module.on_train_batch_start
+def plan_block(block, max_tokens):
+    print(f"attempt {{attempt}} plans epoch {{block.id.epoch}}", flush=True)
+    return plan(block, max_tokens)
+def begin_or_die(self, batch, index):
+    if os.environ["RANK"] == "1" and self.global_step == 2 + 2 * attempt:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin(self, batch, index)
+loading.SHARED_PAIRS, batching.plan_block, Module.on_train_batch_start = 1, plan_block, begin_or_die
 runpy.run_path({str(REPOSITORY / "train.py")!r}, run_name="__main__")
 """
 
@@ -87,9 +97,13 @@ def program(*overrides: str) -> list[str]:
     return [str(REPOSITORY / "train.py"), *options, *SETTINGS, *overrides[len(options) :]]
 
 
-def torchrun(*overrides: str) -> list[str]:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", f"--master-port={free_port()}"]
-    return [*launcher, *program(*TWO, *overrides)]
+def torchrun(*overrides: str, processes: int = 2, options: Sequence[str] = (), code: str | None = None) -> list[str]:
+    """Return a command that runs train.py, or the code of a test, in several processes."""
+    command = program(f"trainer.devices={processes}", *overrides)
+    if code is not None:
+        command = ["--no-python", sys.executable, "-c", code, *command[1:]]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    return [*launcher, *options, *command]
 
 
 def free_port() -> int:
@@ -117,30 +131,38 @@ def require_equal(run: Path, other: Path) -> None:
     assert_close(weights, others, atol=1e-5, rtol=0)
 
 
-def test_two_processes_of_torchrun_train_like_one_and_agree_on_a_name(workdir: Path, single: Path) -> None:
+def test_two_nodes_of_slurm_that_accumulate_agree_on_a_name_and_train_like_one(workdir: Path, single: Path) -> None:
     before = set((workdir / "runs").iterdir())
-    finish(start(torchrun("training.accumulate=2"), workdir))
-    (run,) = (path for path in set((workdir / "runs").iterdir()) - before if path.name != "latest")
-    require_equal(single, run)
-
-
-def test_two_nodes_of_slurm_that_accumulate_train_like_one_that_accumulates_more(workdir: Path, single: Path) -> None:
     common = {
         "SLURM_JOB_ID": "41", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "1",
         "SLURM_NNODES": "2", "SLURM_LOCALID": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
     }  # fmt: skip
-    command = [sys.executable, *program("name=slurm", "training.accumulate=2")]  # trainer.num_nodes is SLURM's
+    command = [sys.executable, *program("training.accumulate=2")]  # trainer.num_nodes is SLURM's
     finish(*(start(command, workdir, **common, SLURM_PROCID=rank, SLURM_NODEID=rank) for rank in "01"))
-    require_equal(single, workdir / "runs" / "slurm")
+    (run,) = (path for path in set((workdir / "runs").iterdir()) - before if path.name != "latest")
+    require_equal(single, run)
 
 
 def test_two_processes_that_replay_updates_train_like_one_that_sends_every_operation(workdir, single):
-    (workdir / "replaying.py").write_text(REPLAYING, encoding="utf-8")
-    command = torchrun("training.accumulate=2", "name=replayed")
-    command[command.index(str(REPOSITORY / "train.py"))] = str(workdir / "replaying.py")
-    output = finish(start(command, workdir))
+    output = finish(start(torchrun("training.accumulate=2", "name=replayed", code=REPLAYING), workdir))
     require_equal(single, workdir / "runs" / "replayed")
     assert "replayed" in output
+
+
+def test_torchrun_restarts_a_killed_run_and_fewer_processes_go_on_with_the_same_updates(workdir, single):
+    """Two processes plan each epoch once for both."""
+    run = workdir / "runs/elastic"
+    same = ("name=elastic", "resume=auto", "training.accumulate=2", "trainer.checkpoint_every=1")
+    command = torchrun(*same, options=("--max-restarts=1",), code=KILLED)
+    output = finish(start(command, workdir, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1"), status=1)
+    plans = re.findall(r"attempt (\d) plans epoch (\d+)", output)
+    assert {attempt for attempt, _ in plans} == {"0", "1"}, output
+    assert len(plans) == len(set(plans))
+    assert newest_update(run) == 4
+    output = finish(start(torchrun(*same, processes=1), workdir))
+    assert "training.accumulate=4: every update has 4 batches, as with 2 processes × training.accumulate=2" in output
+    assert not list(run.glob("plans-*"))
+    require_equal(single, run)
 
 
 def test_what_hinders_the_first_process_ends_all_of_them(workdir: Path, single: Path) -> None:

@@ -45,13 +45,15 @@ def test_killed_twice_and_resumed_equals_straight(launcher: Launcher, workdir: P
 def test_another_number_of_processes_goes_on_with_the_same_updates(launcher: Launcher, workdir: Path) -> None:
     """One process, two, and one again; an update is always made of two batches."""
     sets = (*BASE, "trainer.precision=32-true", "trainer.max_steps=11", "training.accumulate=2")
-    pair = ("training.accumulate=1", "trainer.devices=2", "trainer.accelerator=cpu")
-    alone = ("training.accumulate=2", "trainer.devices=1")
+    pair = ("trainer.devices=2", "trainer.accelerator=cpu")
     launcher.complete(*sets, "name=straight", cwd=workdir)
     assert launcher.train(*sets, "name=shared", cwd=workdir, until="update 5 ").status == -signal.SIGKILL
     stopped = launcher.train("resume=runs/shared", *pair, cwd=workdir, until="update 7 ", send=signal.SIGTERM)
     fails_in_one_line(stopped, r"stopped by SIGTERM after update [78]:")
-    launcher.complete("resume=runs/shared", *alone, cwd=workdir)
+    assert "training.accumulate=1: every update has 2 batches, as with 1 processes" in stopped.output
+    refused = launcher.train("resume=runs/shared", "trainer.devices=1", "training.accumulate=1", cwd=workdir)
+    fails_in_one_line(refused, r"made of 2 batches .*: set training.accumulate=2")
+    launcher.complete("resume=runs/shared", "trainer.devices=1", cwd=workdir)
     straight, shared = (
         {step: float(loss) for step, loss in logged(workdir / "runs" / name)} for name in ("straight", "shared")
     )

@@ -43,7 +43,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_state: None) -
     return run
 
 
-def interrupt(*_: object) -> None:
+def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
