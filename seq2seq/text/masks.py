@@ -26,14 +26,14 @@ _OTHER_KEY = r"(?:Del|Delete|Esc|Tab|Enter|Space|Home|End|PgUp|PgDn|F\d{1,2}|[A-
 _PICTURES = "\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 _EMOJI = (
     rf"(?:[\U0001f1e6-\U0001f1ff]{{2}}|[#*0-9]\ufe0f?\u20e3|[{_PICTURES}]"
-    rf"(?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff\u20e3\U000e0020-\U000e007f]|\u200d[{_PICTURES}])*+)"
+    rf"(?>(?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff\u20e3\U000e0020-\U000e007f]|\u200d[{_PICTURES}])*))"
 )
 OBJECT = "\1"  # before and after the number of markup that is read like a word, such as code; no document contains it
-NO_BREAK = r"(?:[\u00a0\u2007\u202f]|&(?:nbsp|numsp|\#0*+(?:160|8199|8239)|\#[xX]0*+(?:[aA]0|2007|202[fF]));)++"
+NO_BREAK = r"(?>(?:[\u00a0\u2007\u202f]|&(?:nbsp|numsp|\#0*+(?:160|8199|8239)|\#[xX]0*+(?:[aA]0|2007|202[fF]));)+)"
 _NO_SPACE = r"[^\s<>\"“”«»]"
 FAMILIES = {  # if several match at a position, the first one takes the string
     "symbol": [  # of the text itself, or of a pair that was masked before; and an object of a document
-        r"⟨(?:[^\w\s⟨⟩]*+\d)++[^\w\s⟨⟩]*+⟩",  # also with invisible characters in it
+        r"⟨(?>(?:[^\w\s⟨⟩]*+\d)+)[^\w\s⟨⟩]*+⟩",  # also with invisible characters in it
         r"\x01\d++\x01",
     ],
     "code": [r"(?<![\w`])(?:``(?!`)(?:[^`\n]|`(?!`)){1,200}?``|`[^`\n]{1,200}+`)(?![\w`])"],
@@ -41,7 +41,7 @@ FAMILIES = {  # if several match at a position, the first one takes the string
         rf"\b(?:https?|s?ftp|ftps|ssh|git|file|s3|gs|magnet|irc|ldap|mailto|tel|data):{_NO_SPACE}*[\w/#=&%~+-]",
         rf"\bwww\.{_NO_SPACE}*[\w/#=&%~+-]",
     ],
-    "mail": [r"(?<![\w.+-])[\w.+-]{1,64}+@[\w-]++(?:\.[\w-]++)++"],  # 64: RFC 5321, and linear time
+    "mail": [r"(?<![\w.+-])[\w.+-]{1,64}+@[\w-]++(?>(?:\.[\w-]++)+)"],  # 64: RFC 5321, and linear time
     "tag": [
         r"</?[A-Za-z][^<>]*+>|<!--(?:(?!<!--)[\s\S])*?-->",
         r"</?\d{1,3}/?>",
@@ -58,12 +58,12 @@ FAMILIES = {  # if several match at a position, the first one takes the string
         r"%L?n\b|%L?\d{1,2}(?!\d)",  # Qt
         r"%%(?=\W|$)",
         r"\$(?:[a-z_]\w++|[A-Z][A-Z_]++(?!\w))|%[A-Z_]{2,}+%|(?<!\w)__[^\W_]\w*?__(?!\w)|@@\w++@@",
-        r"\[\[?[a-z]++(?:[_-][a-z0-9]++)++\]?\]",
+        r"\[\[?[a-z]++(?>(?:[_-][a-z0-9]++)+)\]?\]",
         r"\\[nrt](?!\w)|&&",
     ],
-    "number": [rf"(?<!\d)\d{{1,3}}(?:{NO_BREAK}\d{{3}})++(?!\d)"],
+    "number": [rf"(?<!\d)\d{{1,3}}(?>(?:{NO_BREAK}\d{{3}})+)(?!\d)"],
     "file": [
-        r"(?<![\w/.])(?:~|\.{1,2})?/(?:[\w.+-]++/)++(?:[\w.+-]*[\w+-])?",
+        r"(?<![\w/.])(?:~|\.{1,2})?/(?>(?:[\w.+-]++/)+)(?:[\w.+-]*[\w+-])?",
         r"(?<![\w/.])/(?:etc|usr|var|tmp|home|opt|bin|dev|proc|mnt|srv|root)\b(?:[\w./+-]*\w)?",
         r"\b[A-Za-z]:\\[^\s\"<>|]++",
         rf"(?<![\w.+-])[\w+-]++(?:\.[\w+-]++)*?\.(?:{_ENDINGS})\b(?!\.\w)",
@@ -71,20 +71,20 @@ FAMILIES = {  # if several match at a position, the first one takes the string
     "domain": [
         rf"(?<![\w.-])(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}+\.)+(?:{_DOMAINS})\b(?:/(?:{_NO_SPACE}*[\w/])?)?(?!['’.-]?\w)"
     ],
-    "option": [r"(?<![\w-])--[a-z][a-z0-9]++(?:-[a-z0-9]++)*+(?:=[\w./:-]*\w)?(?![\w-])"],
+    "option": [r"(?<![\w-])--[a-z][a-z0-9]++(?>(?:-[a-z0-9]++)*)(?:=[\w./:-]*\w)?(?![\w-])"],
     "name": [  # in programs
-        r"(?<![\w.:>])[A-Za-z_]\w*+(?:(?:\.|::|->)[A-Za-z_]\w*+)*+\(\)",
+        r"(?<![\w.:>])[A-Za-z_]\w*+(?>(?:(?:\.|::|->)[A-Za-z_]\w*+)*)\(\)",
         r"\b[A-Za-z]\w*?_\w++\b",
-        r"\b[a-z]++(?=[A-Z])[a-z0-9]*?(?:[A-Z][a-z0-9]++)++\b",
-        r"\b[A-Za-z_]\w*+(?:::[A-Za-z_]\w*+)++",
+        r"\b[a-z]++(?=[A-Z])[a-z0-9]*?(?>(?:[A-Z][a-z0-9]++)+)\b",
+        r"\b[A-Za-z_]\w*+(?>(?:::[A-Za-z_]\w*+)+)",
     ],
     "user": [r"(?<![\w/.@])@[A-Za-z_][\w.]*\w"],
     "topic": [r"(?<![\w&/#])#[^\W\d]\w++", r"(?<![\w&/#])#\d++\b"],
-    "emoji": [r"(?<![\w:]):[a-z0-9]++(?:_[a-z0-9]++)*+:(?![\w:])", rf"{_EMOJI}++"],
-    "keys": [rf"\b{_KEY}(?:\s?\+\s?(?:{_KEY}|{_OTHER_KEY}))++\b"],
-    "version": [r"(?<![\w.])(?:v?\d++(?:\.\d++){2,}+(?:[-+][\w.]*\w)?|v\d++(?:\.\d++)++)(?![\w%])"],
+    "emoji": [r"(?<![\w:]):[a-z0-9]++(?>(?:_[a-z0-9]++)*):(?![\w:])", rf"(?>(?:{_EMOJI})+)"],
+    "keys": [rf"\b{_KEY}(?>(?:\s?\+\s?(?:{_KEY}|{_OTHER_KEY}))+)\b"],
+    "version": [r"(?<![\w.])(?:v?\d++(?>(?:\.\d++){2,})(?:[-+][\w.]*\w)?|v\d++(?>(?:\.\d++)+))(?![\w%])"],
     "identifier": [  # A4, COVID-19; not 21ST
-        r"(?<![\w-])(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)(?!\d+(?:ST|ND|RD|TH)\b)[A-Z0-9]++(?:-[A-Z0-9]++)*+(?![\w-])"
+        r"(?<![\w-])(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)(?!\d+(?:ST|ND|RD|TH)\b)[A-Z0-9]++(?>(?:-[A-Z0-9]++)*)(?![\w-])"
     ],
 }
 
@@ -201,8 +201,8 @@ class Masker:
             known = {*characters, *"⟨⟩"}
             of_words = filter(re.compile(r"\w").match, known)
             all_known, letters = (re.escape("".join(sorted(each))) for each in (known, of_words))
-            word = rf"(?<!\w)[{letters}]*+[^\s{all_known}](?:\w|[^\s{all_known}])*+"
-            self._unknown, self._words = re.compile(rf"[^\s{all_known}]"), re.compile(rf"{word}(?:\s+{word})*+")
+            word = rf"(?<!\w)[{letters}]*+[^\s{all_known}](?>(?:\w|[^\s{all_known}])*)"
+            self._unknown, self._words = re.compile(rf"[^\s{all_known}]"), re.compile(rf"{word}(?>(?:\s+{word})*)")
 
     def mask(self, text: str) -> Masked:
         """Return a text in normal form with all its strings masked, however many."""

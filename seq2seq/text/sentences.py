@@ -15,7 +15,7 @@ _SENTENCE_MARK = re.compile(
 )
 _CLAUSE_END = re.compile(rf"(?<![;:,])[;:,]++{_CLOSERS}\s++")
 _WHITE_SPACE = re.compile(r"\s++")
-_LAST_WORDS = re.compile(r"(?:\b\w{1,2}\.\s?)*+[\w°'’]*$")  # several if all but the last are short: p. ej
+_LAST_WORDS = re.compile(r"(?>(?:\b\w{1,2}\.\s?)*)[\w°'’]*$")  # several if all but the last are short: p. ej
 _ROMAN_NUMBER = re.compile(r"[IVXLC]+")
 _WINDOW = 24  # characters that are searched for an abbreviation
 

@@ -21,7 +21,7 @@ _ENDING = re.compile(  # an element whose end tag may be left out, and one that 
     "t(?:[dhr]|body|foot|head) t(?:body|foot|head)|(?:caption|colgroup) (?:caption|colgroup|t(?:[dhr]|body|foot|head))"
 )
 _MAX_DEPTH = 100  # open elements among which a tag ends one
-_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++)))?+""")
+_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?>(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++)))?)""")
 _ENTITY = "wbr"  # entities of spaces and invisible characters are treated as this tag
 _RAW = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in ("script", "style")}
 _CHARSET = re.compile(r"<meta\b[^<>]*\bcharset\s*+=\s*+[\"']?+\s*+([\w-]+)", re.IGNORECASE)
@@ -30,12 +30,12 @@ _MARKUP = re.compile(
     r"""<(?:!--(?:-?>|.*?(?:--!?>|\Z))
       | !\[CDATA\[.*?(?:\]\]>|\Z)
       | \?(?:php\b|=).*?(?:\?>|\Z)
-      | \?(?:[^?>]|\?(?!>))*+(?:\?>|>(?:(?:[^?<]|\?(?!>))*+\?>)?|\Z)
+      | \?(?>(?:[^?>]|\?(?!>))*)(?:\?>|>(?:(?>(?:[^?<]|\?(?!>))*)\?>)?|\Z)
       | (?:!|/(?![A-Za-z]))[^>]*(?:>|\Z)
       | (?P<script>%[^%]*+%>)
       | /(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
       | (?P<start>[A-Za-z][^\s/>]*+)
-        (?:[^>=/]++|/(?!>)|=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)*+(?P<slash>/)?(?:>|\Z))
+        (?>(?:[^>=/]++|/(?!>)|=\s*+(?>(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?))*)(?P<slash>/)?(?:>|\Z))
     | \{(?P<template>\{[^{}]*+\}\}|%[^{}%]*+%\})
     | &(?P<entity>(?:nbsp|numsp|ensp|emsp|thinsp|zwj|zwnj|shy|lrm|rlm|\#0*+(?:160|173|8199|8239)
       |\#[xX]0*+(?:[aA][0dD]|2007|202[fF]))(?![\w.-]);?)""",

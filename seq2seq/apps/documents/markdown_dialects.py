@@ -31,16 +31,16 @@ def _until(end: str) -> str:
 
 _BRACES = r"\{[^{}]*+\}"
 for _ in range(4):  # more levels of braces in braces
-    _BRACES = rf"\{{(?:[^{{}}]++|{_BRACES})*+\}}"
+    _BRACES = rf"\{{(?>(?:[^{{}}]++|{_BRACES})*)\}}"
 _VALUE = rf"\{{\{{(?![<%]){_until('}}')}+"
 _STATEMENT = rf"\{{\{{[<%]{_until('[>%]}}')}|\{{%{_until('%}')}|\{{#\s{_until('#}')}"  # Hugo, Liquid, Jinja
 _STATEMENT += rf"|<%{_until('%>')}|<\?{_until('[?]>')}"
 _IMAGE = r"\[!\[[^\[\]]*\](?:\([^()]*\)|\[[^\[\]]*\])\](?:\([^()]*\)|\[[^\[\]]*\])"  # within a link
 _SUPERSCRIPT = r"<(?P<{0}>su[bp])>(?:[^<>\s\[\]]{{1,12}}|\[[^\[\]\s]{{1,12}}\]\([^()\s]*\))</(?P={0})>"
-_TAG = rf"(?:</?(?:[A-Za-z](?:{_BRACES}|\"[^\"]*+\"|'[^']*+'|[^<>\"'{{}}])*+)?>|<!--[\s\S]*?-->)"
+_TAG = rf"(?:</?(?:[A-Za-z](?>(?:{_BRACES}|\"[^\"]*+\"|'[^']*+'|[^<>\"'{{}}])*))?>|<!--[\s\S]*?-->)"
 _KEPT = {
     "code": [  # stays as it is: markdown-it finds it
-        r"(?<![^\s>])(?P<fence>`{3,}(?=[^`\n]*$)|~{3,}).*+(?:\n(?![ \t>]*+(?P=fence)[`~]*+[ \t\r]*$).*+)*+(?:\n.*+)?",
+        r"(?<![^\s>])(?P<fence>`{3,}(?=[^`\n]*$)|~{3,}).*+(?>(?:\n(?![ \t>]*(?P=fence)[`~]*+[ \t\r]*$).*+)*)(?:\n.*+)?",
         r"(?<!`)(?P<ticks>`++)[^`\n]{1,200}+(?P=ticks)(?!`)",
     ],
     "line": [
@@ -53,7 +53,7 @@ _KEPT = {
         r"(?:(?<![^\r\n]\n)(?<![^\r\n]\r\n)|(?<=---\n)|(?<=---\r\n))"  # JavaScript up to a blank line
         r"(?:import\s+(?:type\s+)?(?=[\"'{*]|[\w$]+(?:,|\s+from\b))"
         r"|export\s+(?=default\b(?=.*[({=;]|\s*[\w$]+\s*$)|const|let|var|function|class|async|type|\{|\*))"
-        rf"(?:{_BRACES}|[^\n{{}}]|\n(?![ \t\r]*(?:\n|\Z)))*+",
+        rf"(?>(?:{_BRACES}|[^\n{{}}]|\n(?![ \t\r]*(?:\n|\Z)))*)",
         r"(?<!\n)\+\+\+\r?\n[\s\S]*?\n\+\+\+",  # front matter of Hugo
     ],
     "word": [
@@ -61,11 +61,11 @@ _KEPT = {
         r"\{[\w:+.-]+\}(?P<role>`++)[^`\n]{1,200}+(?P=role)",  # MyST
         _VALUE,
         r"!?\[\[[^\[\]\n]{1,200}\]\](?![(\[])",  # a page of a wiki
-        rf"(?<![\w>])(?:[A-Za-z]{{1,2}}|[A-Z]*\d+|[A-Z]+)(?:{_SUPERSCRIPT.format('a')}\w{{0,2}})++",
+        rf"(?<![\w>])(?:[A-Za-z]{{1,2}}|[A-Z]*\d+|[A-Z]+)(?>(?:{_SUPERSCRIPT.format('a')}\w{{0,2}})+)",
         r"[$#%@]?(?<![:`])(?<!: )\{(?![#.:])[^{}\s=]{1,60}\}",  # placeholders, whose marks are none of Markdown's
         r"\$[A-Z][A-Z\d_]++(?![\w$^{\\])",
         r"(?<![\w:]):[+-]?[a-z\d][a-z\d_+-]*+:(?![\w:])",  # icons
-        r"(?<![\w+\\])\+\+(?:(?:\+(?!\+))?(?:[\w-]++|\"[^\"\n]++\"|'[^'\n]++'))++\+\+(?![\w+])",  # keys
+        r"(?<![\w+\\])\+\+(?>(?:(?:\+(?!\+))?(?:[\w-]++|\"[^\"\n]++\"|'[^'\n]++'))+)\+\+(?![\w+])",  # keys
         r"__(?:[a-z\d]++_[a-z\d_]++|all|author|call|class|del|dict|doc|enter|eq|exit|file|future|hash|import|init|iter|len|"
         r"main|module|name|new|next|path|repr|slots|str|version)__(?!\w)",
         r"(?<![\w(<\"'=\]:])https?://[^\s<>()\[\]\"'`]*[*_][^\s<>()\[\]\"'`]*[\w/#=&%~+-]",
@@ -77,7 +77,7 @@ _KEPT = {
         rf"(?<=[\w)]){_SUPERSCRIPT.format('b')}",
     ],
 }
-_IN_MDX = {"line": [rf"(?:(?:{_TAG}|(?!\{{[ ]*[#.:]){_BRACES})[ \t]*+)++"], "word": [rf"(?!\{{[ ]*[#.:]){_BRACES}"]}
+_IN_MDX = {"line": [rf"(?>(?:(?:{_TAG}|(?!\{{[ ]*[#.:]){_BRACES})[ \t]*+)+)"], "word": [rf"(?!\{{[ ]*[#.:]){_BRACES}"]}
 _WITH_TEXT = (  # directives of MyST
     r"\{(?:note|tip|hint|important|attention|warning|caution|danger|error|figure|seealso|admonition|dropdown|card|tab-set|"
     r"tab-item|grid|grid-item|grid-item-card|margin|sidebar|aside|topic|epigraph|version\w+|deprecated)\}"

@@ -26,9 +26,9 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\}")  # <00:01.000>: 
 _SYNTAX = re.compile(r"-->|[<>]|\{\\")  # SubRip cannot escape it
 # between lines and voices, around a sound in brackets, and before the dash of another speaker in the same line
 _CUT = re.compile(r"\r?\n|(?=<v[ .])|(?<=\])[ \t]*|(?=\[[^\[\]\r\n]*\])|(?<=[.!?…])[ \t]+(?=[-–—]+[ \t]?[^\W\d_])")
-_TAGS = re.compile(rf"(?:{_TAG.pattern}|\s)*+")
+_TAGS = re.compile(rf"(?>(?:{_TAG.pattern}|\s)*)")
 _NAME = r"[A-Z][A-Z\d.'’#-]*+(?: [A-Z\d.'’#-]++){0,3}:(?=\s|$)"  # of a speaker
-_LEADING = re.compile(rf"(?:{_TAGS.pattern}(?:[-–—]+|>>+|[♪♫\[]|\((?=[^()]*\)\W*$)|{_NAME}))*+\s*+")
+_LEADING = re.compile(rf"(?>(?:{_TAGS.pattern}(?:[-–—]+|>>+|[♪♫\[]|\((?=[^()]*\)\W*$)|{_NAME}))*)\s*+")
 _WORDS = re.compile(rf"{_TAG.pattern}|[♪♫\]\s]++|(?P<words>[^♪♫\]\s<{{]++|[<{{])")
 _MOST_JOINED = 400  # characters of a sentence in several cues
 
