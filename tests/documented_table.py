@@ -35,7 +35,7 @@ SHORT = (
 )  # fmt: skip
 TOY = ("training.max_tokens=256", "data.root=toy", "data.remove_overlap=false")
 BUNDLED = ("training.max_tokens=600", "data.root=bundled")  # a cut of the bundled corpus, under its files' names
-COPIED_RUNS = ("first", "general", "reverse", "slowly")  # names of documented runs that the scratch folder has already
+COPIED_RUNS = ("first", "general", "reverse", "second", "slowly")  # documented runs that the scratch folder has already
 
 
 def reason_not_to_run(command: Command) -> str | None:

@@ -41,7 +41,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory, launcher: Launcher) -> Pat
         (folder / f"{name}.es").write_text(targets, encoding="utf-8")
     steps = ("trainer.max_steps=5", "trainer.validate_every=5", "trainer.checkpoint_every=1", "trainer.keep_last=5")
     launcher.complete(*BASE, *steps, "name=NAME", cwd=folder)
-    for name in ("a", "b", "base", "first", "general", "reverse", "slowly", "tatoeba_cpu", "teacher"):
+    for name in ("a", "b", "base", "first", "general", "reverse", "second", "slowly", "tatoeba_cpu", "teacher"):
         shutil.copytree(folder / "runs" / "NAME", folder / "runs" / name)
     shutil.copytree(folder / "runs" / "NAME" / "model", folder / "data" / "model")
     return folder

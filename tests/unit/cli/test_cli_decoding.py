@@ -93,7 +93,7 @@ def test_ctranslate2_computes_with_int8_weights_as_the_readme_says(run, monkeypa
 
     monkeypatch.setattr("seq2seq.cli.shared.load", load)
     assert run("--engine", "ctranslate2", LINES[0])[2] == "error: ctranslate2 with int8\n"
-    assert "`--engine ctranslate2` computes with int8 weights" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "`--engine ctranslate2` computes with int8 weights" in " ".join((ROOT / "README.md").read_text().split())
 
 
 def test_ctranslate2_is_refused_with_compile_or_without_its_package(run, monkeypatch):
