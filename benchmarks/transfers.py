@@ -137,7 +137,7 @@ def train(
     with as_on_a_gpu() as transfers:
         module = TranslationModule(build_model(model, VOCAB_SIZE), training, recorder=recorder)
         watch = _Updates(transfers)
-        callbacks = [budget, Meter(1000, 1000, budget, show_bar=False)]
+        callbacks = [budget, Meter(1000, 1000, budget)]
         callbacks += [RunningAverage(training.ema_decay)] if training.ema_decay else []
         trainer = L.Trainer(
             strategy=SingleDeviceStrategy(META, accelerator=_Meta()),
