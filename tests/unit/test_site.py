@@ -39,6 +39,11 @@ def test_a_table_of_contents_lists_every_page_once() -> None:
     assert sorted(entries()) == sorted(NAMES - {"index"}), "list the page in docs/index.md"
 
 
+def test_no_line_of_prose_is_left_out_as_a_comment() -> None:
+    prose = {path.name: FENCED.sub("", path.read_text(encoding="utf-8")) for path in PAGES}
+    assert [name for name, text in prose.items() if re.search(r"^[ \t]*%", text, re.M)] == []
+
+
 def test_every_package_has_a_page() -> None:
     packages = {path.parent.name for path in (REPOSITORY / "seq2seq").glob("*/__init__.py")}
     pages = {name.removeprefix("reference/python/") for name in NAMES if name.startswith("reference/python/")}
