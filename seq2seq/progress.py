@@ -4,10 +4,10 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,22 @@ def console() -> "Console":
     """Return the console of stderr. What it prints while bars are shown appears above them."""
     from rich.console import Console
 
-    return Console(stderr=True)
+    return Console(file=cast(IO[str], _Terminal()))
+
+
+class _Terminal:
+    """Writes to stderr, and nowhere once the terminal is closed: a run in the background goes on."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(sys.stderr, "rich_proxied_file", sys.stderr), name)  # not rich's own redirection
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self.__getattr__("write")(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self.__getattr__("flush")()
 
 
 def log_handler() -> logging.Handler:
@@ -42,7 +57,7 @@ class _TerminalLines(logging.Handler):
 
 def is_shown() -> bool:
     """Return whether bars are shown: they are enabled, stderr is a terminal, and no other process shows them."""
-    return _is_enabled and _is_first() and sys.stderr.isatty() and not console().is_dumb_terminal
+    return _is_enabled and _is_first() and sys.stderr.isatty() and console().is_interactive
 
 
 def _is_first() -> bool:
@@ -108,5 +123,5 @@ def _new_bars() -> "Progress":
 
     name, text = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[text]"))
     columns = (name, BarColumn(12), Time(Column(no_wrap=True)), text)
-    is_terminal = sys.stdout.isatty()  # else what the program prints to a file would go to the terminal
-    return Progress(*columns, console=console(), transient=True, redirect_stdout=is_terminal)
+    is_tty = sys.stdout.isatty()  # else what the program prints to a file would go to the terminal
+    return Progress(*columns, console=console(), transient=True, redirect_stdout=is_tty, speed_estimate_period=3600)

@@ -150,22 +150,24 @@ def share_plan(folder: Path, decides: object, make: Callable[[], BatchPlan]) -> 
     """Return the plan that one of several processes makes; the others wait for it, and map its file.
 
     The file's name is a hash of all that decides the plan; older plans but the last one are removed. If the folder
-    cannot be used, each process makes the plan.
+    cannot be used, its disk is full, or its lock is not free in time, each process makes the plan.
     """
     key = hashlib.blake2b(pickle.dumps(decides), digest_size=10).hexdigest()
-    plan, order, spans = None, folder / f"{key}.npy", folder / f"{key}.spans.npy"
+    plan, (order, spans, draft) = None, (folder / name for name in (f"{key}.npy", f"{key}.spans.npy", "draft"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"):  # of a killed process it is free
+        with FileLock(folder / "lock", timeout=300):  # seconds; of a killed process it is free
             if not order.exists():
                 for path in sorted(folder.glob("*.npy"), key=lambda path: path.stat().st_mtime_ns)[:-2]:
                     path.unlink()  # but the last plan's two files, which another process may not have mapped yet
                 plan = make()
                 np.save(spans, plan.spans)
-                np.save(folder / "draft.npy", plan.order)
-                (folder / "draft.npy").rename(order)
+                with draft.open("wb") as file:
+                    np.save(file, plan.order)
+                np.load(draft, mmap_mode="r")  # NumPy does not notice that a disk is full
+                draft.rename(order)
             return BatchPlan(np.asarray(np.load(order, mmap_mode="r")), np.load(spans))
-    except (OSError, NotImplementedError) as error:
+    except (OSError, NotImplementedError, ValueError) as error:
         logger.info("%s cannot be used (%s): each process plans its batches", folder, error)
         return plan or make()
 

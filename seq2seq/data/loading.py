@@ -73,7 +73,7 @@ def training_feed(
         source = replace(source, encoder=make_encoder(config, data), size=settings.block)
         readers = max(1, settings.num_proc // world_size)
         source = partial(read_ahead, [replace(source, reader=number, readers=readers) for number in range(readers)])
-    is_shared = world_size > config.trainer.num_nodes and not is_encoded_anew and len(data.train) >= SHARED_PAIRS
+    is_large = len(data.train) >= SHARED_PAIRS and not is_encoded_anew
     return BatchLoader(
         source,
         max_tokens=training.max_tokens,
@@ -83,7 +83,7 @@ def training_feed(
         accumulate=training.accumulate,
         pin=pin,
         warn_of_small_blocks=is_encoded_anew,
-        plans=plans if is_shared else None,
+        plans=plans if is_large and world_size > 1 and world_size > config.trainer.num_nodes else None,
     )
 
 

@@ -172,9 +172,6 @@ def analyse(
             without a model.
         worst: number of lowest-scoring lines to return for each fault, and of all lines; and of invented words.
         known: the words of the training text's targets in lower case; None: not known.
-
-    Raises:
-        UserError: sources, hypotheses and references differ in number, or there are none.
     """
     for file in files:
         require_same_length(len(file.hypotheses), len(file.references))

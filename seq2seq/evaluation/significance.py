@@ -95,10 +95,6 @@ def compare(
         samples: number of samples of the bootstrap, which also gives the confidence intervals.
         trials: number of trials of approximate randomisation.
         language: the targets', which decides how BLEU splits lines into words (`make_bleu`).
-
-    Raises:
-        UserError: the numbers of lines differ, or there are no lines; SACREBLEU_SEED is no seed; the samples do not
-            fit into memory.
     """
     seed = read_seed()
     for _, translations in systems:

@@ -59,19 +59,12 @@ def interruption(folder: Path | None) -> str:
 def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
     """Release the run's folder at the end; turn Ctrl-C and a full disk into errors that say how the run goes on.
 
-    A run that saves nothing, because it is refused, interrupted or only tried, leaves no folder, except after resume=,
-    whose settings are in the folder.
+    A run that saves nothing leaves no folder, except after resume=, whose settings are in the folder.
     """
     try:
         yield
-        _remove_untouched(folder, is_resumed)
     except KeyboardInterrupt as error:
-        message = interruption(folder)
-        _remove_untouched(folder, is_resumed)
-        raise StoppedError(message) from error
-    except UserError:
-        _remove_untouched(folder, is_resumed)
-        raise
+        raise StoppedError(interruption(folder)) from error
     except OSError as error:
         path, reason = error.filename or folder, error.strerror or error
         raise UserError(
@@ -79,6 +72,7 @@ def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
             f"then `{resume_command(folder)}`"
         ) from error
     finally:
+        _remove_untouched(folder, is_resumed)
         unlock(folder / LOCK)
 
 

@@ -165,6 +165,8 @@ def _reopen(config: Config, folder: Path, adapts: bool) -> tuple[str, int]:
 
 def _keep_updates(config: Config, record: Mapping[str, Any], adapts: bool) -> None:
     """Check that updates have as many batches as in the record; with adapts, by another training.accumulate."""
+    if not all(type(record.get(key)) is int and record[key] > 0 for key in ("ranks", "accumulate")):
+        raise UserError("the checkpoint does not say how many batches an update has: it is damaged or forged")
     processes, training = config.trainer.devices * config.trainer.num_nodes, config.training
     batches = record["ranks"] * record["accumulate"]
     if adapts and batches % processes == 0 and batches != processes * training.accumulate:
@@ -225,7 +227,7 @@ def _remove(folder: Path, patterns: Iterable[str]) -> None:
         if not path.is_dir() or path.is_symlink():
             path.unlink(missing_ok=True)
         elif is_abandoned(path):
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)  # a killed process's others may remove or map plans still
 
 
 def write_config(config: Config, folder: Path) -> None:

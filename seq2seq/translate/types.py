@@ -77,12 +77,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRequest:
-    """What to search for each text.
-
-    Raises:
-        UserError: a value has the wrong type, n_best is not between 1 and the beam, or the settings and the glossary
-            ask for two kinds of search.
-    """
+    """What to search for each text."""
 
     settings: SearchConfig
     n_best: int = 1  # translations of each text: at most the beam; with sampling, the number of samples

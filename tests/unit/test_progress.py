@@ -61,3 +61,14 @@ def test_pipes_get_plain_lines_and_results_stay_in_their_file(tmp_path: Path) ->
 def test_further_processes_show_no_phases_and_simple_terminals_no_bars(name: str, value: str, count: int) -> None:
     shown = on_terminal(COMMAND, REPOSITORY, **{name: value})
     assert ("searching" in shown) + ("━" in shown) == count
+
+
+def test_a_run_in_the_background_goes_on_when_its_terminal_is_closed(tmp_path: Path) -> None:
+    ours, terminal = os.openpty()
+    with (tmp_path / "out").open("w") as out:
+        child = subprocess.Popen(COMMAND, cwd=REPOSITORY, stdout=out, stderr=terminal)
+    os.close(terminal)
+    os.read(ours, 1)
+    os.close(ours)
+    child.wait(60)
+    assert (tmp_path / "out").read_text() == "a result\nin a phase\n"

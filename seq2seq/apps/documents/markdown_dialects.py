@@ -38,6 +38,9 @@ _STATEMENT += rf"|<%{_until('%>')}|<\?{_until('[?]>')}"
 _IMAGE = r"\[!\[[^\[\]]*\](?:\([^()]*\)|\[[^\[\]]*\])\](?:\([^()]*\)|\[[^\[\]]*\])"  # within a link
 _SUPERSCRIPT = r"<(?P<{0}>su[bp])>(?:[^<>\s\[\]]{{1,12}}|\[[^\[\]\s]{{1,12}}\]\([^()\s]*\))</(?P={0})>"
 _TAG = rf"(?:</?(?:[A-Za-z](?>(?:{_BRACES}|\"[^\"]*+\"|'[^']*+'|[^<>\"'{{}}])*))?>|<!--[\s\S]*?-->)"
+_KEY = r"(?:\w|f\d\d?|enter|esc(?:ape)?|tab|space|backspace|del(?:ete)?|insert|home|end|page-(?:up|down)|up|down|left"
+_KEY += r"|right|ctrl|alt|shift|cmd|win(?:dows)?|option|meta|caps-lock|print-screen|\"[^\"\n]++\"|'[^'\n]++')"
+_KEYS = r"(?:[\w-]++|\"[^\"\n]++\"|'[^'\n]++')"
 _KEPT = {
     "code": [  # stays as it is: markdown-it finds it
         r"(?<![^\s>])(?P<fence>`{3,}(?=[^`\n]*$)|~{3,}).*+(?>(?:\n(?![ \t>]*(?P=fence)[`~]*+[ \t\r]*$).*+)*)(?:\n.*+)?",
@@ -65,7 +68,7 @@ _KEPT = {
         r"[$#%@]?(?<![:`])(?<!: )\{(?![#.:])[^{}\s=]{1,60}\}",  # placeholders, whose marks are none of Markdown's
         r"\$[A-Z][A-Z\d_]++(?![\w$^{\\])",
         r"(?<![\w:]):[+-]?[a-z\d][a-z\d_+-]*+:(?![\w:])",  # icons
-        r"(?<![\w+\\])\+\+(?>(?:(?:\+(?!\+))?(?:[\w-]++|\"[^\"\n]++\"|'[^'\n]++'))+)\+\+(?![\w+])",  # keys
+        rf"(?<![\w+\\])\+\+(?:{_KEY}|{_KEYS}(?>(?:\+{_KEYS})+))\+\+(?![\w+])",
         r"__(?:[a-z\d]++_[a-z\d_]++|all|author|call|class|del|dict|doc|enter|eq|exit|file|future|hash|import|init|iter|len|"
         r"main|module|name|new|next|path|repr|slots|str|version)__(?!\w)",
         r"(?<![\w(<\"'=\]:])https?://[^\s<>()\[\]\"'`]*[*_][^\s<>()\[\]\"'`]*[\w/#=&%~+-]",

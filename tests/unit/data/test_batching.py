@@ -169,7 +169,7 @@ def test_only_the_end_of_an_epoch_depends_on_the_number_of_ranks(pairs: Pairs) -
     assert [*map(indices, single[:-8])] == [*map(indices, together[: len(single) - 8])]
 
 
-@pytest.mark.parametrize(("left", "times"), [((), 1), (("draft.npy", "lock", "other.npy"), 1), (None, 2)])
+@pytest.mark.parametrize(("left", "times"), [((), 1), (("draft", "lock", "other.npy"), 1), (None, 2)])
 def test_processes_share_one_plan_of_each_epoch(pairs, tmp_path, monkeypatch, left, times):
     """Also in the folder that killed processes left; each process plans if there can be no folder."""
     folder, planned = tmp_path / "plans", list[int]()
@@ -194,6 +194,20 @@ def test_processes_share_one_plan_of_each_epoch(pairs, tmp_path, monkeypatch, le
     for rank in ranks:
         rank.close()
     assert not folder.is_dir()
+
+
+def test_a_plan_that_a_full_disk_cuts_off_is_not_used(tmp_path, monkeypatch):
+    save = np.save
+
+    def save_less(file, array):
+        save(file, array)
+        if not isinstance(file, Path):
+            file.truncate(file.tell() - 8)
+
+    monkeypatch.setattr(np, "save", save_less)
+    plan = batching.BatchPlan(np.arange(5), np.array([[0, 5]]))
+    assert batching.share_plan(tmp_path, "all that decides", lambda: plan) is plan
+    assert [path.name for path in tmp_path.glob("*.npy") if "spans" not in path.name] == []
 
 
 def test_too_few_pairs_for_equal_counts_are_refused() -> None:
