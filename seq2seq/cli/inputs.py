@@ -14,7 +14,6 @@ from pathlib import Path
 
 from seq2seq.data.corpus import has_two_sides, open_corpora
 from seq2seq.errors import UserError
-from seq2seq.evaluation.metrics import load_testset
 from seq2seq.settings.data import DataConfig
 from seq2seq.storage.output import count_lines, read_lines
 from seq2seq.text.normalise import normalise
@@ -153,6 +152,8 @@ def warn_of_language(lines: Input, src_lang: str, tgt_lang: str, hint: str) -> I
 
 def read_testset(name: str, src_lang: str, tgt_lang: str) -> Input:
     """Return the sources and references of one of sacreBLEU's test sets."""
+    from seq2seq.evaluation.metrics import load_testset
+
     sources, references = load_testset(name, src_lang, tgt_lang)
     return Input(sources, len(sources), references)
 

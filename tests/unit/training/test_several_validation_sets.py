@@ -11,6 +11,7 @@ import pytest
 from matplotlib.axes import Axes
 from resuming import small_config
 
+from seq2seq.progress import console
 from seq2seq.settings.config import Config
 from seq2seq.training import progress_log
 from seq2seq.training.report import draw_curves
@@ -41,12 +42,14 @@ def straight(config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     handler = logging.StreamHandler(log)
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(output):
         patch.setenv("COLUMNS", "200")
+        console.cache_clear()
         patch.setattr(progress_log, "bleu", lambda lines, references, language: 10.0 * len(references))
         logger = logging.getLogger("seq2seq")
         logger.addHandler(handler)
         patch.setattr(logger, "level", logging.INFO)
         validations(config, folder)
         logger.removeHandler(handler)
+    console.cache_clear()
     return folder, log.getvalue(), output.getvalue()
 
 
