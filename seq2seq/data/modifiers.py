@@ -289,7 +289,7 @@ def _repeats(pair: Pair, draw: Draw) -> Pair | None:
         return _both(lambda text: " ".join([text] * count), pair)
     i = draw.rng.randrange(len(words))
     words[i : i + 1] = [words[i]] * draw.rng.randint(3, 8)  # twice may be meant: "very very good"
-    return (" ".join(words), pair[1]) if words[i].isalpha() else None
+    return (" ".join(words), pair[1]) if words[i].replace("'", "").isalpha() else None
 
 
 FAMILIES: dict[str, Family] = {family.__name__[1:]: family for family in (

@@ -66,11 +66,11 @@ def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
     except KeyboardInterrupt as error:
         raise StoppedError(interruption(folder)) from error
     except OSError as error:
-        path, reason = error.filename or folder, error.strerror or error
-        raise UserError(
-            f"cannot read or write {path}: {reason}; what the run has saved is whole: make room or give permission, "
-            f"then `{resume_command(folder)}`"
-        ) from error
+        saved, again = "what the run has saved is whole", f"`{resume_command(folder)}`"
+        if not is_resumed and is_untouched(folder):
+            saved, again = "nothing was saved", "start again with the same command"
+        what = f"cannot read or write {error.filename or folder}: {error.strerror or error}; {saved}"
+        raise UserError(f"{what}: make room or give permission, then {again}") from error
     finally:
         _remove_untouched(folder, is_resumed)
         unlock(folder / LOCK)

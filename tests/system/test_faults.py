@@ -130,7 +130,9 @@ def fill(name):
 FULL_DISKS = {  # the write that fails, in a line of code, and the file that the error names
     "metrics": ("trainer.Table.save = full", "runs/run"),
     "TensorBoard": (
-        "from tensorboard.summary.writer.record_writer import RecordWriter\nRecordWriter.write = full",
+        "from tensorboard.summary.writer.record_writer import RecordWriter\n"
+        "write, metrics = RecordWriter.write, Path('runs/run/metrics.csv')\n"
+        "RecordWriter.write = lambda *a: full() if metrics.exists() else write(*a)",
         "runs/run",
     ),
     "the model": ("import seq2seq.translate.bundle\nseq2seq.translate.bundle.save_file = full", "runs/run/model"),

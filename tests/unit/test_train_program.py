@@ -1,5 +1,6 @@
 """The training program with training itself replaced: settings that it shows, refusals, Ctrl-C, sweeps."""
 
+import errno
 import importlib.util
 import os
 import subprocess
@@ -115,8 +116,9 @@ def test_a_run_that_its_text_refuses_leaves_no_folder(call, train_with):
     for name in ("before", "newer"):
         make_run(Path("runs") / name, results=6)
     Path("runs/latest").symlink_to("before")
-    train_with({1: UserError("no such text")})
+    train_with({1: UserError("no such text"), 2: OSError(errno.ENOSPC, "No space left on device")})
     assert call("name=refused") == "error: no such text"
+    assert "nothing was saved: make room or give permission, then start again" in call("name=full", "seed=2")
     assert sorted(path.name for path in Path("runs").iterdir()) == ["before", "latest", "newer"]
     assert Path("runs/latest").readlink() == Path("before")
 
