@@ -110,8 +110,8 @@ def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = (), *, is
         from seq2seq.training.run_folder import prepare_folder
 
     then, launch = (config.trainer.devices, config.trainer.num_nodes), processes.find_launch()
-    is_open = is_resumed and not is_program and not named & {"trainer.devices", "trainer.num_nodes"}
-    if launch and is_open and AUTO not in then and math.prod(then) != launch.processes:
+    is_open = is_resumed and not (is_program or AUTO in then or named & {"trainer.devices", "trainer.num_nodes"})
+    if launch and is_open and (math.prod(then) != launch.processes or launch.nodes not in (0, then[1])):
         config.trainer.devices = config.trainer.num_nodes = AUTO  # as many as were started now
     processes.choose_devices(config.trainer, is_resumed=is_resumed)
     processes.check_processes(config.trainer, is_sweep=is_sweep)

@@ -1,7 +1,12 @@
+from unittest.mock import Mock
+
 import pytest
 import torch
+from saved_runs import make_run, settings
 
+from seq2seq.apps import train
 from seq2seq.errors import UserError
+from seq2seq.settings.compose import compose_by_hydra
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training import processes
@@ -66,19 +71,27 @@ def test_the_nodes_must_be_those_of_the_launcher_even_if_the_product_is_right(mo
         check_processes(TrainerConfig(devices=2))
 
 
+@pytest.mark.parametrize(("by", "devices"), [("torchrun", (4, 2)), ("SLURM", (4, 2)), ("a script", (8, 1))])
+def test_a_resumed_run_takes_the_nodes_that_were_started(monkeypatch, tmp_path, by, devices):
+    """Its one node had as many processes as two have now; a script does not tell the nodes."""
+    start(monkeypatch, by, 2, 4)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    config = settings()
+    config.trainer.devices = 8
+    cfg = compose_by_hydra([f"resume={make_run(tmp_path / 'half', config)}"])
+    prepare = Mock(side_effect=UserError("the run would be resumed"))
+    monkeypatch.setattr("seq2seq.training.run_folder.prepare_folder", prepare)
+    with pytest.raises(UserError, match="the run would be resumed"):
+        train.start(cfg, cfg.pop("hydra"))
+    trainer = prepare.call_args.args[0].trainer
+    assert (trainer.devices, trainer.num_nodes) == devices
+
+
 @pytest.mark.parametrize(
     ("by", "changes", "message"),
     [
-        (
-            "SLURM",
-            {"SLURM_NTASKS_PER_NODE": None},
-            "SLURM started 4 processes on 2 nodes, an unknown number on this one",
-        ),
-        (
-            "SLURM",
-            {"SLURM_NTASKS": "3"},
-            r"started 3 processes on 2 nodes, 2 on this one: start as many on each, by srun",
-        ),
+        ("SLURM", {"SLURM_NTASKS_PER_NODE": None}, "SLURM started 4 processes on 2 nodes, an unknown number on this"),
+        ("SLURM", {"SLURM_NTASKS": "3"}, "3 processes on 2 nodes, 2 on this one: start as many on each, by srun"),
         ("torchrun", {"WORLD_SIZE": "6"}, r"torchrun started 6 processes on 2 nodes, 2 on this one"),
         ("a script", {"MASTER_ADDR": None}, "RANK and WORLD_SIZE are set, but not MASTER_ADDR: set it, or start"),
     ],
