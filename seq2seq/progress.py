@@ -101,6 +101,7 @@ def bar(name: str, total: float | int | None = None, unit: str = "", done: float
 
     try:
         bars.start()
+        console().show_cursor()  # a signal may end the process
         bars.refresh()
         yield advance
     finally:

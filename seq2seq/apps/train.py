@@ -165,26 +165,23 @@ def analyse_tests(config: Config, folder: Path) -> None:
 
 
 def show_model(config: Config, folder: Path) -> None:
-    """Draw the cross-attention of a test sentence into a complete run's folder; show what its model can do.
-
-    That is the translations of three test sentences, and the commands that come next.
-    """
+    """Show three test translations of a complete run, a picture of what the first attends to, and what to type next."""
     from seq2seq.training.finish_run import read_translations
     from seq2seq.translate.bundle import example
 
     try:
         tests = read_translations(folder)
-    except UserError as error:  # of another version
-        log.warning("no translations to show: %s", error)
-        return
+    except UserError:  # there are none, such as without test sets
+        tests = []
     triples = [triple for test in tests for triple in zip(test.sources, test.hypotheses, test.references, strict=True)]
     samples = sorted(triples[:: max(1, len(triples) // 3)][:3], key=lambda sample: sample[1] != sample[2])
     shown, model = example(config.data.src_lang), shlex.quote(str(folder))
-    text = shlex.quote(samples[0][0] if shown == "…" else shown)
-    lines = ["", "Test sentences, as the model translates them:"]
+    text = shlex.quote(samples[0][0] if samples and shown == "…" else shown)
+    lines = ["", "Test sentences, as the model translates them:"] if samples else []
     for source, translation, reference in samples:
         lines += [f"  {source}", f"  → {translation}" + f"   (reference: {reference})" * (translation != reference)]
-    if (picture := draw_alignment(folder, *samples[0][:2])) is not None:
+    picture = draw_alignment(folder, *samples[0][:2]) if samples else None
+    if picture is not None:
         lines += ["", "A picture of what the words of the first translation attend to:", f"  {picture}"]
     lines += ["", "What to type next:"]
     lines += [f"  {translate_command()} --model {model} {text}"]

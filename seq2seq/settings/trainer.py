@@ -37,7 +37,7 @@ class TrainerConfig:
     callbacks: list[str] = field(default_factory=list)  # registered callbacks (docs/extensions.md)
     overfit_batches: int = 0  # train and validate on the pairs of so many batches alone; 0: on all text
     fast_dev_run: int = 0  # try so many updates and a validation, and keep nothing; 0: train
-    detect_anomaly: bool = False  # slowly: stop at the operation that gives a gradient that is not a number
+    detect_anomaly: bool = False  # stop at the operation of the first wrong gradient; slow
     profiler: str = "none"  # none | simple | advanced | pytorch: write where time goes to the run's folder
 
     def __post_init__(self) -> None:

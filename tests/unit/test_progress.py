@@ -46,6 +46,7 @@ def test_a_terminal_gets_bars_with_the_time_left_below_whole_log_lines() -> None
     assert re.search(r"\r\nlearning +━+ 0:00:00", shown)  # below the other one
     for line in LOGGED:
         assert re.search(rf"(^|\x1b\[2K)[\d:]{{8}} {re.escape(line)}\r\n", shown)
+    assert shown.rindex("\x1b[?25l") < shown.rindex("\x1b[?25h", 0, shown.index("learning"))  # after a signal, too
     assert shown.endswith("\x1b[2K\x1b[?25h\rin a phase\r\n")
 
 

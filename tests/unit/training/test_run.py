@@ -1,6 +1,7 @@
 """What a run can switch on: few batches, a trial, checks of gradients, times, layers that are computed again."""
 
 import copy
+import re
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq.apps.train import train
+from seq2seq.apps.train import show_model, train
 from seq2seq.data.batching import Batch, collate
 from seq2seq.data.dataset import PreparedData
 from seq2seq.data.loading import first_batches, training_feed, validation_loaders
@@ -25,6 +26,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.training.loss import cross_entropy
 from seq2seq.training.run import recompute_layers
 from tests.toy import FILES, TINY, write_corpus
+from tests.unit.saved_runs import make_run
 from tests.unit.training.resuming import changed, run
 
 KEPT, STEP = "trainer.fast_dev_run tries a new run and keeps nothing of it: leave out ", "SingleDeviceStrategy.train"
@@ -50,6 +52,11 @@ def test_few_batches_are_trained_on_again_and_again_and_validated(
     assert len(batches[0] | batches[1]) == len(few.train) == few.report["sizes"]["train"] < 28
     assert all(batches[i] | batches[i + 1] == batches[0] | batches[1] for i in range(0, len(batches), 2))
     assert few.validation_pairs[0][0].startswith("The ")
+
+
+def test_a_run_without_test_translations_ends_with_its_commands(config: Config, tmp_path: Path, capsys: Any) -> None:
+    show_model(config, make_run(tmp_path / "run", config, results=6))
+    assert re.fullmatch(r"\nWhat to type next:\n  .* --model \S+ .*\n  .* resume=\S+ .*\n", capsys.readouterr().err)
 
 
 def pairs_of(batch: Batch) -> set[str]:
@@ -98,9 +105,7 @@ class Broken(L.Callback):
 @pytest.mark.parametrize(
     ("looks", "message"), [(False, "the loss is not a number"), (True, r"Function '\w+' returned nan .* above")]
 )
-def test_the_first_wrong_gradient_is_named(
-    looks: bool, message: str, config: Config, data: PreparedData, tmp_path: Path
-) -> None:
+def test_the_first_wrong_gradient_is_named(looks, message, config, data, tmp_path):
     with pytest.raises(UserError, match=message):
         run(changed(config, detect_anomaly=looks), data, tmp_path, None, Broken())
 
@@ -108,9 +113,7 @@ def test_the_first_wrong_gradient_is_named(
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*")
 @pytest.mark.parametrize(("profiler", "words"), [("simple", STEP), ("advanced", STEP), ("pytorch", "Self CPU time")])
-def test_the_times_of_training_are_written(
-    profiler: str, words: str, config: Config, data: PreparedData, tmp_path: Path
-) -> None:
+def test_the_times_of_training_are_written(profiler, words, config, data, tmp_path):
     run(changed(config, profiler=profiler, max_steps=2), data, tmp_path)
     assert words in (tmp_path / "fit-profile.txt").read_text()
 
