@@ -19,7 +19,7 @@ from seq2seq.text.glossary import Glossary
 
 HINT = "check the text, or give --model a model of the other direction"
 Inputs = Annotated[list[str], typer.Option("--input", help="Files or a quoted pattern; may be given several times.")]
-OutputFolder = Annotated[Path, typer.Option("--output", help="Folder for the translations.")]
+OutputFolder = Annotated[Path, typer.Option("--output", help="Folder for the translations, compressed as the inputs.")]
 NumWorkers = Annotated[
     int, typer.Option("--workers", min=1, help="Translators that work at the same time, with --ray.")
 ]
@@ -214,7 +214,7 @@ def bulk_translate(
             for file, count in bulk.bulk_translate(job, sources, output, opened, workers):
                 files, finished, total = files + 1, finished + file.output.is_complete, total + count
                 if not file.output.is_complete:
-                    rate = total / (time.perf_counter() - start)
-                    print(f"{output / file.name}: {count:,} lines ({rate:,.0f} a second in all)", file=sys.stderr)
+                    name, rate = file.source.name, total / (time.perf_counter() - start)
+                    print(f"{output / name}: {count:,} lines ({rate:,.0f} a second in all)", file=sys.stderr)
         if finished:
             print(f"{finished} of {files} files are finished since an earlier job", file=sys.stderr)

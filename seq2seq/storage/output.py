@@ -21,12 +21,9 @@ from seq2seq.storage.lines import Lines, compressing, refuse_bad_lines
 log = logging.getLogger(__name__)
 
 
-def read_lines(path: Path | None, start: int = 0) -> Iterator[str]:
-    """Read UTF-8 text line by line, without line ends (LF or CRLF) and byte order mark; path None is standard input.
-
-    Reading begins at the first line that begins at byte `start` of a file or later.
-    """
-    return refuse_bad_lines(Lines(path, start, allows_nul=True))
+def read_lines(path: Path | None) -> Iterator[str]:
+    """Read UTF-8 text line by line, without line ends (LF or CRLF) and byte order mark; path None is standard input."""
+    return refuse_bad_lines(Lines(path, allows_nul=True))
 
 
 def count_lines(path: Path) -> int:

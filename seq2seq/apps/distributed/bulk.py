@@ -1,8 +1,9 @@
 """Translate files in shards of lines, here or by workers of a cluster; a killed job continues after its last shard.
 
 A shard holds a multiple of the lines that `Translator.stream` takes at a time, so that cutting a file changes no line's
-translation. An output has its input's name and one line for every line of the input. In the output folder, .seq2seq/
-has unfinished outputs, and records of each output's digest and the values that the output depends on.
+translation. An output has its input's name and one line for every line of the input; by its name's ending, both are
+compressed. In the output folder, .seq2seq/ has unfinished outputs, and records of each output's digest and the values
+that the output depends on.
 """
 
 import glob
@@ -23,7 +24,7 @@ from seq2seq.data.processes import Processes, is_stopping
 from seq2seq.errors import UserError
 from seq2seq.settings.search import change_search
 from seq2seq.storage.atomic import PARTS, WORK
-from seq2seq.storage.lines import COMPRESSED, open_bytes
+from seq2seq.storage.lines import open_bytes
 from seq2seq.storage.output import ResumableOutput, read_lines, require_other
 from seq2seq.translate.translator import CHUNK_LINES, Translator
 from seq2seq.translate.types import SearchRequest, Text, Translation
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from seq2seq.apps.distributed.ray_workers import RayWorkers
 
 SHARD = 2 * CHUNK_LINES  # lines
-_READERS = 4  # processes of a cluster that read files to find their shards, some files ahead of the translation
+_READERS = 4  # processes of a cluster that read files for their digests, some files ahead of the translation
 
 
 @dataclass(frozen=True)
@@ -57,19 +58,22 @@ class BulkJob:
 class Shard:
     """Lines of a file."""
 
-    source: Path
-    start: int  # byte offset in the file
     first_line: int
-    lines: int  # maximum
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class BulkFile:
     """One file to translate."""
 
-    name: str  # of the input and the output
+    source: Path
     output: ResumableOutput
-    shards: list[Shard]  # that the output lacks
+    starts: range  # numbers, from 0, of the first lines of the shards that the output lacks
+
+    def shards(self) -> Iterator[Shard]:
+        """Read the shards that the output lacks."""
+        lines = islice(read_lines(self.source), self.starts.start, None)
+        return (Shard(start + 1, tuple(islice(lines, SHARD))) for start in self.starts)
 
 
 def find_files(patterns: Sequence[str]) -> Iterator[Path]:
@@ -85,27 +89,22 @@ def find_files(patterns: Sequence[str]) -> Iterator[Path]:
                 sources[path.name] = path
             elif path.is_file() and other.resolve() != path.resolve():
                 raise UserError(f"{other} and {path} would have one output: give them different names")
-    for source in sources.values():
-        if source.suffix in COMPRESSED and source.is_file():
-            raise UserError(f"--input {source} is compressed, but its output would not be: decompress it first")
     return filter(Path.is_file, sources.values())
 
 
-def survey(lines: int, source: Path) -> tuple[Path, str, tuple[int, ...]]:
-    """Return a file, its digest, and the byte offsets at which its shards of so many lines begin."""
-    digest, starts, size = hashlib.blake2b(digest_size=16), [], 0
+def survey(source: Path) -> tuple[Path, str, int]:
+    """Return a file, its digest when decompressed, and its number of lines."""
+    digest, count = hashlib.blake2b(digest_size=16), 0
     with open_bytes(source) as file:
-        for number, line in enumerate(file):
-            if number % lines == 0:
-                starts.append(size)
-            size += len(line)
+        for line in file:
+            count += 1
             digest.update(line)
-    return source, digest.hexdigest(), tuple(starts)
+    return source, digest.hexdigest(), count
 
 
-def open_file(job: BulkJob, output: Path, surveyed: tuple[Path, str, tuple[int, ...]]) -> BulkFile:
+def open_file(job: BulkJob, output: Path, surveyed: tuple[Path, str, int]) -> BulkFile:
     """Begin a file's output, or go on with what an earlier job wrote."""
-    source, digest, starts = surveyed
+    source, digest, lines = surveyed
     target = output.resolve() / source.name
     require_other(target, source)
     work = target.parent / WORK / PARTS / target.name
@@ -120,8 +119,7 @@ def open_file(job: BulkJob, output: Path, surveyed: tuple[Path, str, tuple[int, 
             raise UserError(f"{message}: choose another --output, or remove it") from error
         shutil.rmtree(work, ignore_errors=True)  # an unfinished output of other settings
         opened = begin()
-    shards = [Shard(source.resolve(), start, number * SHARD + 1, SHARD) for number, start in enumerate(starts)]
-    return BulkFile(source.name, opened, [] if opened.is_complete else shards[-(-opened.inputs // SHARD) :])
+    return BulkFile(source, opened, range(lines if opened.is_complete else opened.inputs, lines, SHARD))
 
 
 class ShardTranslator:
@@ -138,9 +136,8 @@ class ShardTranslator:
 
     def __call__(self, shard: Shard) -> list[str]:
         """Return the translations of a shard's lines."""
-        texts = islice(read_lines(shard.source, shard.start), shard.lines)
         request = SearchRequest(settings=change_search(self._translator.search, self._job.settings))
-        return [best[0].text for best in self._translator.stream(texts, request, first_line=shard.first_line)]
+        return [best[0].text for best in self._translator.stream(shard.lines, request, first_line=shard.first_line)]
 
 
 def bulk_translate(
@@ -148,12 +145,12 @@ def bulk_translate(
 ) -> Iterator[tuple[BulkFile, int]]:
     """Translate files here, or by `workers` workers of a cluster; yield each file and its number of translated lines.
 
-    A file is read when its turn comes, on a cluster by processes that are some files ahead.
+    A file is read when its turn comes; on a cluster, other processes have found its digest before.
     """
-    look, make = partial(survey, SHARD), partial(ShardTranslator, job)
+    look, make = survey, partial(ShardTranslator, job)
     surveyed = map(look, sources) if ray is None else ray.map_with(lambda: look, sources, workers=_READERS, num_cpus=0)
     files, coming = tee(map(partial(open_file, job, output), surveyed))
-    shards = (shard for file in coming for shard in file.shards)
+    shards = (shard for file in coming for shard in file.shards())
     if ray is None:
         translated: Iterator[list[str]] = map(make(), shards)
     else:
@@ -162,7 +159,7 @@ def bulk_translate(
     for file in files:
         output_file, count = file.output, 0
         with output_file.file:
-            for lines in islice(translated, len(file.shards)):
+            for lines in islice(translated, len(file.starts)):
                 for line in lines:
                     output_file(line)
                 output_file.commit(output_file.inputs + len(lines))

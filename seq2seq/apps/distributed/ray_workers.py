@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 _QUEUED = 2  # tasks that an actor holds: the next one begins while this program does something else
 _RETRIES = 3  # of a task whose process or machine died
 _END = object()
-_STORE = 100 << 20  # bytes of Ray's object store on this machine: tasks and results are small, texts stay in files
+_STORE = 100 << 20  # bytes of Ray's object store on this machine: a task and a result have some thousand lines
 _AGAIN = ": the same command goes on from what is done"
 _SHOWN = 200  # characters of a Ray error that a message quotes
 

@@ -72,11 +72,7 @@ def test_a_worker_that_dies_is_replaced(workers: "RayWorkers", tmp_path: Path):
 
 
 def test_bulk_translation_by_actors_is_that_of_one_process(workers: "RayWorkers", tmp_path: Path, bundle_folder: Path):
-    texts = {
-        "a": ["The cat sees 1.", "", "A dog.", "El gato ve la leche.", "Ella has."],
-        "b": [],
-        "c": ["A blue ball."],
-    }
+    texts = {"a": ["The cat sees 1.", "", "A dog.", "El gato ve la leche.", "Ella has."], "b": [], "c": ["A ball."]}
     for name, lines in texts.items():
         (tmp_path / f"{name}.en").write_text("".join(f"{line}\n" for line in lines))
     patterns, outputs = [str(tmp_path / "*.en")], []
@@ -87,7 +83,7 @@ def test_bulk_translation_by_actors_is_that_of_one_process(workers: "RayWorkers"
             with output_folder(tmp_path / name):
                 for expected in ([("a.en", 5), ("b.en", 0), ("c.en", 1)], [(f"{i}.en", 0) for i in "abc"]):
                     files = bulk.bulk_translate(job, bulk.find_files(patterns), tmp_path / name, who, 1)
-                    assert [(file.name, count) for file, count in files] == expected
+                    assert [(file.source.name, count) for file, count in files] == expected
             outputs.append([(tmp_path / name / f"{i}.en").read_bytes() for i in "abc"])
     assert outputs[0] == outputs[1]
     assert outputs[0][0].count(b"\n") == 5
@@ -95,7 +91,6 @@ def test_bulk_translation_by_actors_is_that_of_one_process(workers: "RayWorkers"
 
 def test_no_cluster_at_an_address_is_one_line(monkeypatch: pytest.MonkeyPatch):
     ray = pytest.importorskip("ray", reason="the extra ray is not installed")
-
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(
         ray, "init", Mock(side_effect=ConnectionError("Please specify.\nCould not find any running Ray instance.\n"))
