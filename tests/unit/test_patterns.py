@@ -26,7 +26,7 @@ ONLY = {  # the method that the project uses, where it is not a search
     "seq2seq.apps.documents.markdown._BREAK.0": "fullmatch",
     "seq2seq.apps.documents.markdown_dialects._OPENING.0": "match",
     "seq2seq.apps.documents.subtitles._DASH.0": "match",
-    "seq2seq.apps.documents.xml_tree._TAG.0": "match",
+    "seq2seq.apps.documents.xml._TAG.0": "match",
     "seq2seq.settings.bundle._HUB_NAME.0": "fullmatch",
 }
 BOUNDED = {"seq2seq.text.sentences._LAST_WORDS.0": 24}  # the most characters that it is given
