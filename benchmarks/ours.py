@@ -12,7 +12,7 @@ from benchmarks.command import Options
 from seq2seq.data.batching import Batch
 from seq2seq.settings.compose import compose
 from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainerConfig
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_precision
 

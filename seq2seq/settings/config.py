@@ -18,8 +18,7 @@ from seq2seq.settings.missing_packages import train_command
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.search import SearchConfig
-from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
-from seq2seq.settings.training import TrainingConfig
+from seq2seq.settings.training import LoggerConfig, TrainerConfig, TrainingConfig
 
 EXAMPLES = """\
 python train.py                                    the bundled corpus, some minutes on two CPU cores

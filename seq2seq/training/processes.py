@@ -19,7 +19,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from seq2seq.errors import UserError
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.rules import AUTO
-from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainerConfig
 from seq2seq.storage.cache import identity_of
 
 log = logging.getLogger(__name__)

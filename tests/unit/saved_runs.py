@@ -11,8 +11,7 @@ from seq2seq.model.build import build_model
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.settings.training import TrainingConfig
+from seq2seq.settings.training import TrainerConfig, TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle

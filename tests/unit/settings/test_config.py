@@ -14,8 +14,13 @@ from seq2seq.settings.compose import register_schema, rewrite
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
-from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig, TrainingConfig
+from seq2seq.settings.training import (
+    LoggerConfig,
+    ModifiersConfig,
+    SubwordSamplingConfig,
+    TrainerConfig,
+    TrainingConfig,
+)
 from tests.refusing import refuses
 from tests.thin import thin
 

@@ -17,8 +17,7 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.settings.training import TrainingConfig
+from seq2seq.settings.training import TrainerConfig, TrainingConfig
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.run import fit

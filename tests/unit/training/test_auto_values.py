@@ -19,8 +19,7 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.settings.training import ModifiersConfig, TrainingConfig
+from seq2seq.settings.training import ModifiersConfig, TrainerConfig, TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training import auto_values

@@ -12,8 +12,7 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
-from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.settings.training import TrainingConfig
+from seq2seq.settings.training import TrainerConfig, TrainingConfig
 from seq2seq.storage.atomic import lock, unlock
 from seq2seq.training.preflight import find_existing
 from seq2seq.training.run_files import LOCK, read_run

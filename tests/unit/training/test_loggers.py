@@ -8,7 +8,7 @@ import pytest
 from seq2seq.errors import UserError
 from seq2seq.settings.compose import compose, rewrite
 from seq2seq.settings.config import Config
-from seq2seq.settings.trainer import LoggerConfig
+from seq2seq.settings.training import LoggerConfig
 from seq2seq.training import trainer
 from seq2seq.training.trainer import make_loggers
 from tests.refusing import refuses

@@ -7,7 +7,7 @@ from torch import Tensor
 from seq2seq.model.encoder_decoder import DecoderState
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config
-from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainerConfig
 from seq2seq.training.final_scores import run_translator, translate_tests
 from seq2seq.training.processes import choose_precision
 

@@ -10,7 +10,7 @@ import pytest
 from saved_runs import make_run
 
 from seq2seq.settings.config import Config
-from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
+from seq2seq.settings.training import LoggerConfig, TrainerConfig
 from seq2seq.training.preflight import is_done, refuse_early
 from tests.refusing import refuses
 

@@ -9,7 +9,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.compose import compose_by_hydra
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
-from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainerConfig
 from seq2seq.training import processes
 from seq2seq.training.processes import broadcast_decision, check_processes, choose_devices, uses_gpu
 

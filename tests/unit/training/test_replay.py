@@ -22,8 +22,7 @@ from seq2seq.model.build import build_model
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.settings.training import TrainingConfig
+from seq2seq.settings.training import TrainerConfig, TrainingConfig
 from seq2seq.training import replay as replay_file
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_devices
