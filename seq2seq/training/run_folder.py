@@ -23,8 +23,7 @@ from seq2seq.settings.config import Config
 from seq2seq.storage.atomic import WORK, is_abandoned, is_held, lock, unlock
 from seq2seq.storage.pickled_weights import DamagedError, read_pickled
 from seq2seq.text.vocabulary import describe_tokenizers
-from seq2seq.training.checkpoints import RECORD, require_same_updates
-from seq2seq.training.kept_checkpoints import link
+from seq2seq.training.checkpoints import RECORD, link, require_same_updates
 from seq2seq.training.preflight import is_done
 from seq2seq.training.processes import broadcast_decision
 from seq2seq.training.run_files import LOCK, forget_after, is_untouched, write_text

@@ -20,7 +20,7 @@ from seq2seq.errors import UserError, shorten
 from seq2seq.settings.checks import CALLBACKS, part_of
 from seq2seq.settings.config import Config, flatten
 from seq2seq.training.callbacks import make_callbacks
-from seq2seq.training.kept_checkpoints import DurableIO
+from seq2seq.training.checkpoints import DurableIO
 from seq2seq.training.processes import make_strategy, rank, uses_gpu
 from seq2seq.training.replay import records_updates
 from seq2seq.training.run_files import read_table, rewrite, write_text

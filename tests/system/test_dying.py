@@ -17,7 +17,7 @@ pytestmark = pytest.mark.system
 
 DIE_WHILE_SAVING = """
 import os, signal, sys
-from seq2seq.training import kept_checkpoints
+from seq2seq.training import checkpoints
 count = 0
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -32,9 +32,9 @@ def before(function, number):
 """
 OLD, NEW = "step=0000003.ckpt", "step=0000006.ckpt"
 MOMENTS = {  # each in the save of update 6, counted from when the checkpoint of update 3 is there; then what is left
-    "before the file is on the disk": ("kept_checkpoints.os.fsync = before(os.fsync, 2)", ["saving.tmp", OLD]),
+    "before the file is on the disk": ("checkpoints.os.fsync = before(os.fsync, 2)", ["saving.tmp", OLD]),
     "before the old file goes": (
-        "Kept = kept_checkpoints.KeptCheckpoints\nKept.delete_others = before(Kept.delete_others, 2)",
+        "Kept = checkpoints.KeptCheckpoints\nKept.delete_others = before(Kept.delete_others, 2)",
         [OLD, NEW],
     ),
 }

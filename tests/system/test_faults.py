@@ -104,7 +104,7 @@ def at_update_4(code: str) -> str:
 def test_a_disk_that_takes_no_more_keeps_the_checkpoint_before(launcher: Launcher, workdir: Path) -> None:
     """By a limit on the size of files, which needs no rights."""
     code = (
-        "import resource\nfrom seq2seq.training import kept_checkpoints as c\nsave = c.DurableIO.save_checkpoint\n"
+        "import resource\nfrom seq2seq.training import checkpoints as c\nsave = c.DurableIO.save_checkpoint\n"
         "def limited(self, *a, **k):\n"
         "    if c.list_checkpoints(c.Path('runs/run/checkpoints')):\n"
         "        resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))\n"

@@ -17,8 +17,7 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.loading import load_config
 from seq2seq.storage.pickled_weights import DamagedError
-from seq2seq.training.checkpoints import RECORD
-from seq2seq.training.kept_checkpoints import KeptCheckpoints
+from seq2seq.training.checkpoints import RECORD, KeptCheckpoints
 from seq2seq.training.run_folder import newest_checkpoint, prepare_folder, read_checkpoint
 from seq2seq.training.run_state import list_resumable
 from tests.refusing import refuses

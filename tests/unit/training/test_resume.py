@@ -20,8 +20,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.training import ModifiersConfig
 from seq2seq.training.callbacks import Budget, Patience
-from seq2seq.training.checkpoints import Checkpoints
-from seq2seq.training.kept_checkpoints import DurableIO, link
+from seq2seq.training.checkpoints import Checkpoints, DurableIO, link
 from seq2seq.training.run_files import list_checkpoints, step_of
 from seq2seq.training.run_folder import read_checkpoint
 from tests.thin import thin
