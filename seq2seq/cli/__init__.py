@@ -7,7 +7,7 @@ import traceback
 
 import typer
 
-from seq2seq.cli import analyse, attend, corpora, evaluate, models, options, prepare, runs, serve, translate
+from seq2seq.cli import analyse, attend, corpora, evaluate, models, options, runs, serve, translate
 from seq2seq.cli.inputs import standard_streams
 from seq2seq.errors import UserError, printable
 
@@ -37,7 +37,7 @@ as_train_py = {"ignore_unknown_options": True, "help_option_names": []}
 typer.Typer.command(app, "train", context_settings=as_train_py)(train_command)  # train.py reads --debug itself
 for command in (runs.runs, attend.attend, models.shortlist, models.average, corpora.distill, corpora.backtranslate):
     app.command()(command)
-for command in (prepare.prepare, translate.bulk_translate):
+for command in (corpora.prepare, translate.bulk_translate):
     app.command()(command)
 app.add_typer(runs.app, name="lab")
 app.command()(serve.serve)
