@@ -1,12 +1,15 @@
 """Epochs of prepared text: every pair once, or shares of corpora by weights or temperature; cut into blocks.
 
+If the settings ask for it, pairs get other ids in each epoch: unusual forms, and sampled subwords.
+
 This module and its imports load no PyTorch, because the process that reads blocks ahead of training does not need it.
 """
 
+import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import count, cycle
+from functools import cached_property, partial
+from itertools import chain, count, cycle, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +17,16 @@ from jaxtyping import Bool, Float, Integer
 from rich import box
 from rich.table import Table
 
-from seq2seq.data.augment import Encoder
 from seq2seq.data.corpus import names_corpus
 from seq2seq.data.dataset import Pairs
+from seq2seq.data.modifiers import Modifiers
 from seq2seq.errors import UserError
+from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig
+from seq2seq.text.tokenizer import UNK, Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
+
+_PART = 2000  # texts split into subwords at a time, so that other threads do not wait long
+Ids = list[list[int]]
 
 
 class BlockId(NamedTuple):
@@ -42,6 +51,59 @@ BlockSource = Callable[[BlockId], Generator[Block, None, None]]  # blocks withou
 def all_indices(count: int) -> Integer[np.ndarray, " n"]:
     """Return the numbers of so many pairs, in 4 bytes each if possible."""
     return np.arange(count, dtype=np.int32 if count < 2**31 else np.int64)
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Gives pairs new ids, by modifiers and random splits; the same seed gives the same ids.
+
+    A pair keeps its ids if it has an unknown token, or if randomness makes a side empty or longer than max_length. The
+    texts are decoded from the ids, without loss, since a tokenizer with byte fallback has every byte.
+    """
+
+    tokenizer: Tokenizers
+    max_length: int  # tokens a side
+    sampling: SubwordSamplingConfig
+    modifiers: ModifiersConfig
+    languages: tuple[str, str]  # codes of source and target
+
+    def encode(self, src: Ids, tgt: Ids, seed: Sequence[int]) -> tuple[Ids, Ids]:
+        """Return this epoch's ids of all sources and targets, from their plain ids."""
+        seeds = np.random.SeedSequence(seed).generate_state(3).tolist()
+        rng, share, is_sampled = random.Random(seeds[0]), self.modifiers.share, self.sampling.alpha > 0
+        drawn = [rng.random() < share for _ in src] if share else [False] * len(src)
+        rows = [i for i, is_drawn in enumerate(drawn) if (is_drawn or is_sampled) and UNK not in chain(src[i], tgt[i])]
+        sides = self.tokenizer.source, self.tokenizer.target
+        decoded = (side.decode([ids[i] for i in rows]) for side, ids in zip(sides, (src, tgt), strict=True))
+        texts = list(zip(*decoded, strict=True))
+        changed = [
+            self._modifiers.modify(pair, rng.choice(texts), rng) if drawn[i] else pair
+            for i, pair in zip(rows, texts, strict=True)
+        ]
+        if (masker := self.tokenizer.masker) is not None:  # strings that a modifier inserted
+            changed = list(starmap(masker.mask_pair, changed))
+        new = (self._split(sides[n], [pair[n] for pair in changed], seeds[n + 1]) for n in (0, 1))
+        result = list(src), list(tgt)
+        for i, *pair in zip(rows, *new, strict=True):
+            if all(0 < len(ids) <= self.max_length for ids in pair):
+                result[0][i], result[1][i] = pair
+        return result
+
+    @cached_property
+    def _modifiers(self) -> Modifiers:
+        return Modifiers(self.modifiers, self.languages, self.tokenizer)
+
+    def _split(self, side: Tokenizer, texts: Sequence[str], seed: int) -> Ids:
+        parts = [texts[start : start + _PART] for start in range(0, len(texts), _PART)]
+        if self.sampling.alpha == 0:
+            rows = map(side.encode_normalised, parts)
+        else:
+            seeds = np.random.SeedSequence(seed).generate_state(len(parts)).tolist()
+            rows = (
+                side.sample(part, alpha=self.sampling.alpha, seed=seed_of_part)
+                for part, seed_of_part in zip(parts, seeds, strict=True)
+            )
+        return list(chain.from_iterable(rows))
 
 
 @dataclass(frozen=True)

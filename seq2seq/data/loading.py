@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from seq2seq.data.augment import Encoder, is_random
 from seq2seq.data.batching import (
     BatchLoader,
     FixedBatches,
@@ -18,7 +17,7 @@ from seq2seq.data.batching import (
     require_budget,
 )
 from seq2seq.data.dataset import Pairs, PreparedData
-from seq2seq.data.epochs import Mixture, PreparedEpochs, all_indices, tempered_shares, weighted_shares
+from seq2seq.data.epochs import Encoder, Mixture, PreparedEpochs, all_indices, tempered_shares, weighted_shares
 from seq2seq.data.processes import read_ahead
 from seq2seq.settings.config import Config
 
@@ -51,6 +50,11 @@ def _corpora(data: PreparedData) -> tuple[Sequence[str], Sequence[int]]:
     return [file["name"] for file in files], [file.get("kept", 0) for file in files]
 
 
+def is_random(config: Config) -> bool:
+    """Return whether the settings give a pair different ids in each epoch."""
+    return config.training.subword_sampling.alpha > 0 or config.training.modifiers.share > 0
+
+
 def make_encoder(config: Config, data: PreparedData) -> Encoder:
     """Return what gives the training pairs new ids in each epoch."""
     settings, training = config.data, config.training
@@ -68,7 +72,7 @@ def training_feed(
     is_drawn = True if mixture is None else mixture.is_drawn()[:, None]  # a rare corpus may come in a later epoch
     require_budget(training.max_tokens, int(data.train.lengths.max(initial=0, where=is_drawn)) + 1)
     source = PreparedEpochs(data.train, config.seed, mixture)
-    is_encoded_anew = is_random(training.subword_sampling, training.modifiers)
+    is_encoded_anew = is_random(config)
     if is_encoded_anew:
         source = replace(source, encoder=make_encoder(config, data), size=settings.block)
         readers = max(1, settings.num_proc // world_size)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import torch
 
-from seq2seq.data.augment import is_random
 from seq2seq.data.dataset import Pairs, PreparedData
-from seq2seq.data.loading import batches_an_epoch
+from seq2seq.data.loading import batches_an_epoch, is_random
 from seq2seq.model.build import build_without_values
 from seq2seq.settings import rules
 from seq2seq.settings.config import Config, flatten
@@ -85,8 +84,7 @@ def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
 
 def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:
     widths, training, model = pairs.lengths.max(axis=1) + 1, config.training, config.model
-    is_sampled = is_random(training.subword_sampling, training.modifiers)
-    longest = config.data.max_length + 1 if is_sampled else int(widths.max())  # the longest pair that may come
+    longest = config.data.max_length + 1 if is_random(config) else int(widths.max())  # the longest pair that may come
     if not uses_gpu(config.trainer):
         return max(ON_CPU, longest)
     most = rules.max_tokens(

@@ -10,10 +10,9 @@ from unicodedata import combining
 import pytest
 from preparing import write
 
-from seq2seq.data.augment import Encoder
 from seq2seq.data.batching import Batch, BatchLoader
 from seq2seq.data.dataset import Pairs
-from seq2seq.data.epochs import BlockId, PreparedEpochs
+from seq2seq.data.epochs import BlockId, Encoder, PreparedEpochs
 from seq2seq.data.loading import training_feed, validation_loaders
 from seq2seq.data.modifiers import FAMILIES, Modifiers
 from seq2seq.data.prepare import prepare
