@@ -243,7 +243,6 @@ class FixedBatches:
     """Gives the same batches in every iteration, in the order of the plan."""
 
     def __init__(self, pairs: Pairs, plan: BatchPlan, start: int = BOS) -> None:
-        """Store the pairs, the plan and the decoder's start id."""
         self.pairs, self.plan, self.start = pairs, plan, start
 
     def __len__(self) -> int:

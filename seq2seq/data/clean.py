@@ -39,17 +39,11 @@ class Cleaner:
     """Normalises pairs, drops the pairs that fail a check, and counts every drop by its reason."""
 
     def __init__(self, config: DataConfig) -> None:
-        """Store the limits of the settings."""
         self._config = config
         self._languages = LanguageCheck(config) if config.language_filter else None
 
     def clean(self, pairs: Iterable[tuple[str, str] | BadLine], counts: Counter[str]) -> Iterator[tuple[str, str]]:
-        """Yield the pairs to train on, normalised.
-
-        Args:
-            pairs: source and target texts as written, and lines that hold no pair.
-            counts: updated for each pair under "read" and under "kept" or the reason for the drop.
-        """
+        """Yield the pairs to train on, normalised; count each as read, and as kept or by the reason for its drop."""
         for pair in pairs:
             counts["read"] += 1
             if isinstance(pair, BadLine):
@@ -111,7 +105,6 @@ class LanguageCheck:
     """Finds pairs with a side that is, with high confidence, in the wrong language."""
 
     def __init__(self, config: DataConfig) -> None:
-        """Load the model."""
         identifier_version()
         identifier = load_identifier()
         self._classify: Callable[[str], tuple[str, float]] = identifier.classify
@@ -169,7 +162,6 @@ class OverlapIndex:
     """Finds the held-out sets that share a side with a training pair."""
 
     def __init__(self, held_out: Mapping[str, Iterable[tuple[str, str]]]) -> None:
-        """Index held-out sets by name."""
         self._src_sets: dict[str, set[str]] = {}
         self._tgt_sets: dict[str, set[str]] = {}
         for name, pairs in held_out.items():

@@ -41,10 +41,6 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig) -> PreparedData:
     sets of data.held_out_from.
 
     data.num_proc processes do the work; the result does not depend on their number.
-
-    Raises:
-        UserError: a corpus is missing, empty or malformed, or changes while it is read; no pair is left; the vocabulary
-            does not fit the text; the cache cannot be read or written; or a worker process died.
     """
     return open_prepared(data, prepare_folder(data, tokenizer))
 

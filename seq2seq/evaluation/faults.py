@@ -98,11 +98,8 @@ def make_checks(
 ) -> dict[str, Check]:
     """Return the checks of FAULTS that texts of these languages allow, without `inattention`, which needs a model.
 
-    Args:
-        triples: all triples of the test set, from which names and untranslated words are found.
-        src_lang: language of the sources; numbers and negation are checked if both languages are in LANGUAGES.
-        tgt_lang: language of the translations.
-        known: words in lower case that are not invented; None: no words are looked up.
+    Names and untranslated words are found in all triples of the test set. Numbers and negation are checked if both
+    languages are in LANGUAGES, and invented words if words are known (in lower case).
     """
     checks: dict[str, Check] = {
         "untranslated": _untranslated(triples),

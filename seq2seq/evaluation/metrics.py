@@ -88,9 +88,6 @@ def score(hypotheses: Sequence[str], *references: Sequence[str], language: str =
     """Score translations against one or several references: BLEU, chrF++ and TER, on raw (detokenised, cased) text.
 
     language is the targets', which decides how BLEU splits lines into words (`make_bleu`).
-
-    Raises:
-        UserError: the numbers of hypotheses and references differ, or there are none.
     """
     for reference in references:
         require_same_length(len(hypotheses), len(reference))
@@ -103,23 +100,13 @@ def score(hypotheses: Sequence[str], *references: Sequence[str], language: str =
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "") -> float:
-    """Return BLEU alone, in percent, for validation; language is the targets'.
-
-    Raises:
-        UserError: the numbers of hypotheses and references differ, or there are none.
-    """
+    """Return BLEU alone, in percent, for validation; language is the targets'."""
     require_same_length(len(hypotheses), len(references))
     return make_bleu(language).corpus_score(list(hypotheses), [list(references)]).score
 
 
 def load_testset(name: str, src_lang: str = "en", tgt_lang: str = "es") -> tuple[list[str], list[str]]:
-    """Read a test set's source lines and (first) references.
-
-    Args:
-        name: as sacreBLEU spells it, for example wmt13.
-        src_lang: language of the sources.
-        tgt_lang: language of the references.
-    """
+    """Read the sources and (first) references of a test set by its name in sacreBLEU, for example wmt13."""
     from sacrebleu.dataset import DATASETS
 
     pair = f"{src_lang}-{tgt_lang}"

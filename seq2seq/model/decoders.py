@@ -210,12 +210,7 @@ def decoder_for_search(model: EncoderDecoder | Ensemble, dtype: torch.dtype, com
     """Return a model's decoder for search.
 
     It is the compiled step (`native.py`), which has a copy of the decoder's weights, if it gives the logits of the
-    model's present code and weights; or else the model itself.
-
-    Args:
-        model: an encoder-decoder or an ensemble.
-        dtype: precision of the search.
-        compiles: "on": compiled; "off": not compiled; "auto": compiled where that is possible.
+    model's present code and weights; or else the model itself. With compiles="on", it is the compiled step or an error.
     """
     if isinstance(model, Ensemble):
         return EnsembleDecoder([decoder_for_search(member, dtype, compiles) for member in model.members])

@@ -158,9 +158,7 @@ class Search(ABC, Generic[P]):
     def run(self, step: StepFn[S], state: S) -> list[list[Hypothesis]]:
         """Search all sentences; return each sentence's hypotheses, fewer than wanted where fewer exist.
 
-        Args:
-            step: returns the logits of the next token; its first call has one row per sentence.
-            state: the state of step; the search only reorders its rows.
+        The first call of the step function has one row per sentence.
         """
         task, device = self.task, self.task.device
         rules = [*task.rules, LengthLimits(task.min_lengths, task.max_lengths, task.eos)]

@@ -127,12 +127,9 @@ class ForcedPrefix:
 def make_rules(
     settings: SearchConfig, *, prefixes: Sequence[Sequence[int]], banned: Sequence[Sequence[int]]
 ) -> list[Rule]:
-    """Return the rules that the settings and the other arguments ask for; a forced prefix overrides all other rules.
+    """Return the rules of a search, by its settings; a forced prefix overrides all other rules.
 
-    Args:
-        settings: settings of the search.
-        prefixes: ids that each translation begins with; may be empty.
-        banned: sequences of ids that no translation contains.
+    prefixes are the ids that each translation begins with, banned the sequences of ids that none contains.
     """
     rules: list[Rule] = []
     if settings.no_repeat_ngram:

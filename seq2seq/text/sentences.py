@@ -70,10 +70,7 @@ def split_text(text: str, limit: int, lengths: Lengths) -> list[str]:
     So `Plan B. Tom left.` stays whole and `at 10 a.m. Monday` is cut. Abbreviations of other languages are unknown, and
     a line break is no more than a space.
 
-    Args:
-        text: the text to cut.
-        limit: largest number of tokens of a segment; at least the number of tokens that one character can have.
-        lengths: counts the tokens of each string.
+    A segment has at most `limit` tokens, which `lengths` counts; one character may not have more.
     """
     segments = _cut(text, sentence_ends(text))
     for pattern in (_CLAUSE_END, _WHITE_SPACE):
@@ -89,9 +86,7 @@ def split_text(text: str, limit: int, lengths: Lengths) -> list[str]:
 def number_words(text: str, segments: Sequence[str]) -> list[int]:
     """Return the number of each segment's first word (from 0, as in `text.split()`), even if only its end is there.
 
-    Args:
-        text: the text that was cut.
-        segments: segments that `split_text` cut the text into, in their order; some may be left out.
+    `split_text` cut the text into the segments; they are in their order, and some may be left out.
     """
     numbers: list[int] = []
     words, is_within_word = 0, False  # words: number of words that begin before `start`

@@ -93,9 +93,7 @@ def are_acceptable(translations: Sequence[str], references: Sequence[str]) -> li
 def calibrate(hypotheses: Sequence[tuple[float, int]], acceptable: Sequence[bool]) -> Calibration | None:
     """Fit a logistic regression by Newton's method; None: there are too few translations, or too few of one kind.
 
-    Args:
-        hypotheses: each translation's sum of log-probabilities (nats) and number of tokens, EOS included.
-        acceptable: whether it is acceptable.
+    hypotheses are each translation's sum of log-probabilities (nats) and number of tokens, EOS included.
     """
     if len(hypotheses) < LEAST or not LEAST_OF_EACH <= sum(acceptable) <= len(acceptable) - LEAST_OF_EACH:
         return None

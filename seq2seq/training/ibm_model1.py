@@ -27,16 +27,10 @@ class _Block:
 
 
 def learn_shortlist(pairs: Pairs, tokenizer: Tokenizers, *, best: int, frequent: int) -> Shortlist:
-    """Return a shortlist: for every source id, the target ids that Model 1 translates it into most often.
+    """Return a shortlist: for every source id, the `best` target ids that Model 1 translates it into most often.
 
     Only every second, third, … pair of a large corpus is read. Every text may use the special ids, the most frequent
-    target ids, and the byte ids that occur in targets.
-
-    Args:
-        pairs: the pairs that the model was trained on.
-        tokenizer: the tokenizer that made the ids of the pairs.
-        best: largest number of target ids for each source id.
-        frequent: number of the most frequent target ids that every text may use.
+    target ids (so many as `frequent` says), and the byte ids that occur in targets.
     """
     if not tokenizer.is_shared:
         raise UserError("this model has a vocabulary for each side: a shortlist is for models with one for both")

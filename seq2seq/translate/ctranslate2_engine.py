@@ -32,13 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def load_export(folder: Path, device: str, threads: int = 0) -> Translator:
-    """Read an export that `export_ctranslate2` wrote.
-
-    Args:
-        folder: the export's folder.
-        device: cpu, cuda, cuda:N, or auto for a GPU if there is one.
-        threads: number of threads on the CPU; 0: OMP_NUM_THREADS, or one for each core.
-    """
+    """Read an export that `export_ctranslate2` wrote; threads=0: OMP_NUM_THREADS, or one for each core."""
     if not is_export(folder):
         raise UserError(f"{folder} is no export for CTranslate2 ({SETTINGS} is missing): see `seq2seq export --help`")
     _, config = read_config(folder / SETTINGS)

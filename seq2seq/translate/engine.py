@@ -128,13 +128,10 @@ class Engine:
         *,
         align: bool = False,
     ) -> Iterator[list[tuple[int, TokenScores]]]:
-        """Score given translations with the model; yields (index, scores) by batch.
+        """Score given translations with the model; all ids are without EOS; yields (index, scores) by batch.
 
-        Args:
-            sources: ids without EOS.
-            targets: ids of their translations, without EOS.
-            batch_tokens: positions of the longer side computed at once, padding included.
-            align: whether to return attention, too.
+        A batch has at most batch_tokens positions of the longer side, padding included. With align, scores have
+        attention.
         """
         lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
 

@@ -37,14 +37,8 @@ def keep(
 ) -> list[Found]:
     """Return the translations of segments, with symbols; each has all symbols of its segment.
 
-    Args:
-        segments: the segments.
-        request: what to search.
-        search: searches.
-        align: aligns the words of segments and hypotheses; None: by their relative position.
-        tokenizers: the model's.
-        has_phrases: whether the engine can search with required phrases.
-        tgt_lang: language of the translations, if a number that the best one lacks is searched again; else None.
+    Without align, words of segments and hypotheses correspond by their relative position. has_phrases says whether the
+    engine can search with required phrases. With tgt_lang, a number that the best translation lacks is searched again.
     """
     segments = list(segments)
     ranked = [_with_symbols(segment, of) for segment, of in zip(segments, search(segments, request), strict=True)]
@@ -94,11 +88,8 @@ def _search_each(segments: Sequence[Segment], request: SearchRequest, search: Se
 def insert(masked: Masked, translation: str, alignment: Alignment | None, num_first: int = 0) -> str:
     """Return the translation with the symbols that it lacks, as words of their own or before punctuation.
 
-    Args:
-        masked: the text.
-        translation: its translation.
-        alignment: of the words of the text without these symbols; None: by their relative position.
-        num_first: number of the translation's first words that nothing may precede: those of a prefix.
+    The alignment is of the words of the text without these symbols; None: by their relative position. Nothing precedes
+    the translation's first `num_first` words, which are those of a prefix.
     """
     lost, words = masked.lost(translation), translation.split()
     if not lost:

@@ -55,7 +55,6 @@ class Segmenter:
     """
 
     def __init__(self, tokenizer: Tokenizers, trained_length: int | None) -> None:
-        """Set the model's tokenizers and its trained_length (tokens)."""
         self._tokenizer = tokenizer
         self._longest = min(int(STRETCH * (trained_length or MAX_SOURCE_TOKENS)), MAX_SOURCE_TOKENS)
 
@@ -198,13 +197,8 @@ def align_text(
 ) -> Alignment:  # fmt: skip
     """Return the alignment of words between a text and its translation, from the attention of each segment.
 
-    Args:
-        segments: the segments of the text.
-        hypotheses: the ids of each segment's translation.
-        scores: each segment's scores, with attention.
-        text: the text.
-        tokenizer: the model's tokenizers.
-        texts: each segment's translation, with symbols, some of which its ids may lack; None: they lack none.
+    texts are the segments' translations, with symbols, some of which their ids (hypotheses) may lack; None: they lack
+    none.
     """
     joined, words_before = [], 0
     first_words = [0] * len(segments)

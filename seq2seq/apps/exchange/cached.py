@@ -32,12 +32,9 @@ def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
 
 
 def imported(source: str, cache: str | None, what: str) -> str:
-    """Return the run or bundle that source names; a model in Hugging Face's layout is imported into the cache first.
+    """Return the run or bundle that source names; a Marian model in a folder or on the hub is imported into the cache.
 
-    Args:
-        source: a run, a bundle, a folder that `save_pretrained` wrote, or a name on the Hugging Face hub.
-        cache: the setting data.cache.
-        what: the subject of the error if the extra `huggingface` is not installed.
+    cache is the setting data.cache; what is the subject of the error if the extra `huggingface` is not installed.
     """
     if not is_hub_name(source) and not is_huggingface(Path(source)):
         return source

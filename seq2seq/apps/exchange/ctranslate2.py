@@ -64,12 +64,9 @@ _VERSION = "1.0"  # of the package, and the oldest Argos Translate that reads it
 
 
 def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32") -> None:
-    """Export a bundle to CTranslate2, with its tokenizer and settings; an error leaves no partial export.
+    """Export a bundle to CTranslate2, into a new or empty folder; an error leaves no partial export.
 
-    Args:
-        bundle: the bundle's folder.
-        folder: the export's folder, new or empty.
-        quantization: precision of the weights, one of QUANTIZATIONS; int8 is the fastest on the CPU.
+    quantization is one of QUANTIZATIONS; int8 is the fastest on the CPU.
     """
     require_new(folder)
     if quantization not in QUANTIZATIONS:
@@ -185,13 +182,7 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 
 def export_argos(bundle: Path, file: Path, quantization: str = "float32") -> None:
-    """Write a package; an error leaves no partial file.
-
-    Args:
-        bundle: the bundle's folder.
-        file: the package, a new file that ends in .argosmodel.
-        quantization: precision of the weights, as for `export_ctranslate2`.
-    """
+    """Write a package, a new file that ends in .argosmodel; an error leaves no partial file."""
     if file.suffix != SUFFIX:
         raise UserError(f"{file} does not end in {SUFFIX}: give --output NAME{SUFFIX}")
     if file.exists():

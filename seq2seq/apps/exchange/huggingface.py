@@ -63,12 +63,7 @@ are expected in Unicode NFC, with single spaces and no invisible characters.
 
 
 def export_huggingface(bundle: Path, folder: Path) -> None:
-    """Export a bundle to transformers: model, tokenizer and search settings; an error leaves no partial export.
-
-    Args:
-        bundle: the bundle's folder.
-        folder: the export's folder, new or empty.
-    """
+    """Export a bundle to transformers, into a new or empty folder; an error leaves no partial export."""
     require_new(folder)
     loaded = load_bundle(bundle)
     model = to_marian(loaded.model, tokenizer=loaded.tokenizer)

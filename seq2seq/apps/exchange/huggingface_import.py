@@ -67,12 +67,10 @@ _FACTORS = (  # settings of a search that change nothing at 1
 
 
 def import_huggingface(source: str, folder: Path, revision: str | None = None) -> Bundle:
-    """Write a Marian model as a bundle, and return the bundle; an error leaves no partial bundle.
+    """Write a Marian model as a bundle into a new or empty folder, and return it; an error leaves no partial bundle.
 
-    Args:
-        source: a folder that `save_pretrained` wrote, or a name on the Hugging Face hub.
-        folder: the bundle's folder, new or empty.
-        revision: branch, tag or commit on the hub; None: the newest.
+    source is a folder that `save_pretrained` wrote, or a name on the Hugging Face hub, where revision is a branch, tag
+    or commit.
     """
     require_new(folder)
     files = fetch(source, revision)
