@@ -4,7 +4,6 @@ Every missing or damaged run is reported as a problem. Each experiment has a fil
 text of its claim is in the header of the file.
 """
 
-import csv
 import math
 import re
 import warnings
@@ -20,6 +19,7 @@ from seq2seq.settings.compose import home
 from seq2seq.settings.config import used_settings
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.missing_packages import require_package
+from seq2seq.training.run_files import read_table
 
 Curve = list[tuple[int, float]]  # (updates, nats per target token)
 _RUN_SETTINGS = {  # that differ between runs of one experiment
@@ -129,7 +129,7 @@ def read_run(folder: Path) -> LabRun:
     """Read a complete run."""
     config = load_config(str(folder), [], option="--runs ")
     try:
-        rows = _read_metrics(folder)
+        rows = [row for row in read_table(folder / "metrics.csv")[1] if row.get("step", "").isdecimal()]
         if not (folder / "results.json").is_file():
             last = rows[-1]["step"] if rows else "0"
             raise UserError(
@@ -158,7 +158,7 @@ def read_run(folder: Path) -> LabRun:
         )
     except UserError:
         raise
-    except (ValueError, LookupError, TypeError, AttributeError, StopIteration, OSError, csv.Error) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, StopIteration, OSError) as error:
         raise UserError(f"{folder.name}: results.json or metrics.csv is damaged ({shorten(repr(error))})") from error
     if not all(math.isfinite(value) for value in (run.bleu, run.validation_loss, run.training_loss)):
         raise UserError(f"{folder.name}: its loss or BLEU is not a finite number: the training diverged")
@@ -173,14 +173,6 @@ def _without_copies(runs: Sequence[LabRun], problems: list[str]) -> list[LabRun]
         f"{run.experiment}: two runs with seed {run.seed}: the second, by folder name, is left out" for run in copies
     ]
     return list(first.values())
-
-
-def _read_metrics(folder: Path) -> list[dict[str, str]]:
-    try:
-        with (folder / "metrics.csv").open(newline="") as file:
-            return [row for row in csv.DictReader(file) if (row.get("step") or "").isdigit()]
-    except FileNotFoundError:
-        return []
 
 
 def _differing(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
