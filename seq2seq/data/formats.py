@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 from xml.parsers import expat
 
 from seq2seq.errors import UserError
-from seq2seq.settings.data import DataConfig
+from seq2seq.settings.data import DataConfig, base_language
 from seq2seq.storage.lines import BadLine, Lines, explain_os_error, open_bytes
 from seq2seq.text.normalise import replace_surrogates
 
@@ -238,7 +238,7 @@ def read_tmx(path: Path, data: DataConfig) -> Iterator[Pair]:
 
     A unit without one of the languages is left out. If a unit has several variants in one language, the first counts.
     """
-    units, languages = _Units(), (_base_language(data.src_lang), _base_language(data.tgt_lang))
+    units, languages = _Units(), (base_language(data.src_lang), base_language(data.tgt_lang))
     with open_bytes(path) as file:
         try:
             while chunk := file.read(_CHUNK):
@@ -286,7 +286,7 @@ class _Units:
         if name == "tu":
             self._unit: dict[str, str] = {}
         elif name == "tuv":
-            self._language = _base_language(attributes.get("xml:lang") or attributes.get("lang") or "")
+            self._language = base_language(attributes.get("xml:lang") or attributes.get("lang") or "")
         elif name == "seg":
             self._parts = []
 
@@ -306,10 +306,6 @@ class _Units:
 
     def _refuse_entity(self, name: str, *_: object) -> NoReturn:
         raise UserError(f"declares the entity {name}, which could make a small file huge: take it out")
-
-
-def _base_language(language: str) -> str:
-    return language.lower().replace("_", "-").split("-")[0]
 
 
 # ending of a file that holds pairs → its reader, which takes the path and the settings. A reader of LINES also takes a

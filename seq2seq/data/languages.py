@@ -15,7 +15,7 @@ from typing import Any
 from seq2seq.data.corpus import Corpus
 from seq2seq.data.formats import Pair
 from seq2seq.errors import UserError
-from seq2seq.settings.data import DataConfig
+from seq2seq.settings.data import DataConfig, base_language
 from seq2seq.storage.lines import BadLine
 
 logger = logging.getLogger(__name__)
@@ -142,11 +142,6 @@ def _is_header(pair: Pair, data: DataConfig) -> bool:
     return any(
         all(side and side <= of for side, of in zip(words, order, strict=True)) for order in (names, names[::-1])
     )
-
-
-def base_language(code: str) -> str:
-    """Return the language of a code in lower case, without script and region: en for EN, en-US and en_GB.UTF-8."""
-    return re.split(r"[-_.]", code.strip().lower())[0]
 
 
 def language_name(code: str) -> str:

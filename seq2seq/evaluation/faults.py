@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from seq2seq.settings.data import base_language
+
 FAULTS: Mapping[str, str] = {  # name → meaning
     "untranslated": "at least half of the words are copied from the source and are no words of the references",
     "repetition": "words or letters are repeated where neither source nor reference repeats any",
@@ -73,7 +75,7 @@ def words(text: str) -> list[str]:
 
 def separates_words(language: str) -> bool:
     """Return whether texts in a language have spaces between words, so that words can be looked up."""
-    return language.lower().replace("_", "-").partition("-")[0] not in _UNSPACED
+    return base_language(language) not in _UNSPACED
 
 
 def word_forms(text: str) -> list[str]:

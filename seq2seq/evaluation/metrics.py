@@ -15,6 +15,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from seq2seq.errors import UserError
+from seq2seq.settings.data import base_language
 from seq2seq.storage.lines import Lines, refuse_bad_lines
 
 _MECAB = {"ja": "MeCab", "ko": "mecab_ko"}  # language → the module that splits its words
@@ -27,7 +28,7 @@ def make_bleu(language: str = "") -> BLEU:
     extra for the language is not installed. All other languages are split by `13a`, at spaces and punctuation. The
     signature names the way.
     """
-    base = language.lower().replace("_", "-").partition("-")[0]
+    base = base_language(language)
     if base in _MECAB and find_spec(_MECAB[base]) is None:
         return BLEU(tokenize="char")
     return BLEU(trg_lang=base)

@@ -104,6 +104,11 @@ class DataConfig:
         return bool(self.languages) and self.languages[0] != self.src_lang
 
 
+def base_language(code: str) -> str:
+    """Return the language of a code in lower case, without script and region: en for EN, en-US and en_GB.UTF-8."""
+    return re.split(r"[-_.]", code.strip().lower())[0]
+
+
 def expand_user(path: str) -> Path:
     """Return a path with `~` and `~NAME` replaced by the home of the user."""
     try:
