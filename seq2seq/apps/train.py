@@ -127,6 +127,10 @@ def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = (), *, is
     adapts = not is_resumed or "training.accumulate" not in named
     stem = run_name(str(config.experiment_name), overrides, choices)
     config, folder, checkpoint = prepare_folder(config, runs, stem, adapts=adapts)
+    if config.logger.attention:
+        from seq2seq.apps.explain.logged import AttentionPictures
+
+        callbacks = [*callbacks, AttentionPictures()]
     with running(folder, is_resumed=is_resumed):
         best = train_model(config, folder, checkpoint, named, callbacks)
         if config.analyse and processes.rank() == 0:

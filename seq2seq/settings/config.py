@@ -95,6 +95,9 @@ class Config:
             }
             used = next((name for name, value in keeps.items() if value), None)
             require(used is None, f"trainer.fast_dev_run tries a new run and keeps nothing of it: leave out {used}")
+        missing = [f"model.{key}=none" for key in ("attention", "cross_attention") if vars(self.model)[key] == "none"]
+        message = f"logger.attention=true draws attention to the source: leave it out, or {' and '.join(missing)}"
+        require(not (self.logger.attention and missing), message)
         obstacle = self.replay_obstacle()
         require(
             self.trainer.replay is not True or obstacle is None,

@@ -208,7 +208,10 @@ class LoggerConfig:
     tensorboard: bool = False  # write TensorBoard events into the run's folder
     wandb: bool = False  # log to Weights & Biases
     mlflow: bool = False  # log to MLflow
+    attention: bool = False  # draw cross-attention for tensorboard and wandb at each validation
     project: str = "seq2seq"  # the project in Weights & Biases, the experiment in MLflow
 
     def __post_init__(self) -> None:
         require(bool(self.project.strip()), "logger.project is empty: give the project's name")
+        takes_pictures = not self.attention or self.tensorboard or self.wandb
+        require(takes_pictures, "logger.attention=true needs logger.tensorboard=true or logger.wandb=true")

@@ -143,6 +143,7 @@ class TranslationValidation(Callback):
     ) -> None:
         """Translate samples of the sets with the settings of training and search; language is the targets'."""
         self.names, self.language = list(sets), language
+        self.pairs = [pair for pairs in sets.values() for pair in pairs]
         self.samples = [_sample(pairs, training.bleu_sentences) for pairs in sets.values()]
         self.tokenizer, self.search, self.shown = tokenizer, search, training.sample_translations
         self.trained_length = trained_length
@@ -167,10 +168,10 @@ class TranslationValidation(Callback):
                 for (source, reference), translation in list(zip(pairs, lines, strict=True))[: self.shown]:
                     log.info("  %s → %s   (reference: %s)", source, translation, reference)
 
-    def _translate(self, trainer: L.Trainer, pl_module: L.LightningModule) -> list[list[str]]:
-        """Return the translations of each set's sample; the ranks share the work."""
+    def translator(self, trainer: L.Trainer, pl_module: L.LightningModule) -> Translator:
+        """Return a translator with the module's present weights, in the precision of the training."""
         is_bf16 = pl_module.device.type != "cpu" and str(trainer.precision).startswith("bf16")
-        translator = Translator(
+        return Translator(
             cast(TranslationModule, pl_module).model,
             self.tokenizer,
             search=self.search,
@@ -178,6 +179,10 @@ class TranslationValidation(Callback):
             dtype=torch.bfloat16 if is_bf16 else torch.float32,  # on the CPU, the compiled search is float32
             trained_length=self.trained_length,
         )
+
+    def _translate(self, trainer: L.Trainer, pl_module: L.LightningModule) -> list[list[str]]:
+        """Return the translations of each set's sample; the ranks share the work."""
+        translator = self.translator(trainer, pl_module)
         rank, ranks = trainer.global_rank, trainer.world_size
         with bar("validating", sum(len(pairs[rank::ranks]) for pairs in self.samples), "sentences") as advance:
             own = [

@@ -76,11 +76,11 @@ def test_attention_is_shown_over_the_checkpoints_that_a_run_keeps(finished, tmp_
 LOCAL: Any = {"WANDB_MODE": "offline", "MLFLOW_TRACKING_URI": ""}
 
 
-def resumed(launcher: Launcher, workdir: Path, logger: str, send: int) -> tuple[Path, dict[str, str], dict[int, float]]:
+def resumed(launcher: Launcher, workdir: Path, logger: str, send: int, *more: str) -> tuple[Path, Any, Any]:
     """Break a run off after update 11 and resume it: its folder, the ids of its logged run, its losses."""
     run = workdir / "runs/run"
     options: Any = {"cwd": workdir, "until": "update 11 ", "send": send, **LOCAL}
-    broken = launcher.train(*BASE, "name=run", f"logger=csv,{logger}", **options)
+    broken = launcher.train(*BASE, "name=run", f"logger=csv,{logger}", *more, **options)
     assert broken.status == (-signal.SIGKILL if send == signal.SIGKILL else 1), broken.output
     ids = json.loads((run / "loggers.json").read_text())
     launcher.complete("resume=runs/run", cwd=workdir, **LOCAL)
@@ -102,11 +102,13 @@ def test_a_killed_run_goes_on_in_mlflow(launcher: Launcher, workdir: Path, monke
 def test_a_stopped_run_goes_on_in_weights_and_biases(launcher: Launcher, workdir: Path) -> None:
     """Its own process writes what was logged every few seconds: after a kill the last seconds can be missing."""
     pytest.importorskip("wandb", reason="the extra wandb is not installed")
-    run, ids, losses = resumed(launcher, workdir, "wandb", signal.SIGTERM)
+    run, ids, losses = resumed(launcher, workdir, "wandb", signal.SIGTERM, "logger.attention=true")
     runs, rows = offline_runs(run, len(losses))
     assert runs == [(ids["wandb"], "seq2seq", "run")] * 2
     assert {update: row["loss"] for update, row in rows.items()} == pytest.approx(losses)
-    assert {update for update, row in rows.items() if "val_loss" in row} >= {8, 16, 20}
+    for key in ("val_loss", "attention"):
+        assert {update for update, row in rows.items() if key in row} >= {8, 16, 20}
+    assert len(list(run.glob("wandb/offline-run-*/files/media/images/attention_*.png"))) == 3
 
 
 def test_a_group_of_loggers_cannot_be_changed_on_resume(launcher: Launcher, trained: Path) -> None:

@@ -134,13 +134,7 @@ def find_heads(
 ) -> list[tuple[MultiHeadAttention, list[int]]]:
     """Return the attention modules of a part's layers, each with the numbers (from 0) of its selected heads.
 
-    Args:
-        model: the model.
-        part: "encoder", "decoder" or "cross".
-        layer: number of the only layer; None: all layers.
-        head: number of the only head in each layer; None: all heads.
-        name: what the user named, for errors.
-        first: number of the first layer and of the first head.
+    layer and head count from `first`; None selects all. `name` is what the user named, for errors.
     """
     if part not in PARTS:
         raise UserError(f"part={part!r} is not known: choose from {', '.join(PARTS)}")

@@ -238,13 +238,7 @@ class Contrast:
 
 
 def contrast(translator: Translator, subject: Subject, word: int, other: str) -> Contrast:
-    """Compare a word of a translation with another one in its place.
-
-    Args:
-        translator: must have one Transformer and the PyTorch engine.
-        subject: result of `make_subject`.
-        word: index of the target word, from 0.
-        other: one word.
+    """Compare the target word of index `word`, from 0, with one other word in its place.
 
     Raises:
         UserError: the translation has no such word, `other` is not one word, or the model is not a Transformer.

@@ -26,30 +26,18 @@ from seq2seq.translate.translator import Translator
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "(\./|\.\./viewer/)([\w-]+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?function|const|class) (\w+)", re.MULTILINE)
 _LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
-_STYLES = ("viewer.css", "page.css")
 
 
 def write_page(data: dict[str, Any]) -> str:
-    """Return the page of one sentence: an HTML document that a browser can open from a file, without network.
-
-    The page's Content-Security-Policy allows only its own script and style sheet, by their hashes.
-
-    Args:
-        data: `Assembly.data`; "walks" and "beams" may be empty.
-    """
+    """Return `Assembly.data`, whose "walks" and "beams" may be empty, as an HTML document that needs no network."""
     title = html.escape(f"Attention: {data['explanation']['source']}")
-    return fill("page.html", _STYLES, title, "page", data=embed(data))
+    return fill("page.html", ("viewer.css", "page.css"), title, "page", data=embed(data))
 
 
 def fill(template: str, style_sheets: Sequence[str], title: str, entry: str | None = None, **values: str) -> str:
-    """Return a page's HTML, as `frame` does.
+    """Return a page's HTML, as `frame` does, from files of `viewer/`; without entry, the page may not run any script.
 
-    Args:
-        template: file of `viewer/`: the content of <body>, with a placeholder for each of `values`.
-        style_sheets: files of `viewer/`.
-        title: HTML, so the caller must escape texts in it.
-        entry: entry module of `viewer/`, for `script`; None: the page may not run any script.
-        values: HTML for each placeholder, so the caller must escape texts in them.
+    title, and the values for the placeholders of the template, are HTML: the caller must escape texts in them.
     """
     body = Template(_read(template)).substitute(values)
     return frame(body, [*map(_read, style_sheets)], title, [script(entry)] if entry else [])
@@ -58,12 +46,8 @@ def fill(template: str, style_sheets: Sequence[str], title: str, entry: str | No
 def frame(body: str, style_sheets: Sequence[str], title: str, scripts: Sequence[str], *, worker: bool = False) -> str:
     """Return a page's HTML, whose Content-Security-Policy allows only these style sheets and scripts, by their hashes.
 
-    Args:
-        body: content of <body>.
-        style_sheets: CSS.
-        title: HTML, as body.
-        scripts: JavaScript; the last one is a module at the end of the page, the others run before anything is drawn.
-        worker: whether the page may start a Web Worker from its own text.
+    body and title are HTML. The last script is a module at the end of the page; the others run before anything is
+    drawn. With worker, the page may start a Web Worker from its own text.
     """
     styles = "\n".join(style_sheets)
     head = "".join(f"\n<script>{code}</script>" for code in scripts[:-1])

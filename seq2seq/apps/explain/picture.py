@@ -49,11 +49,11 @@ def any_letters() -> Iterator[None]:
 
 
 @any_letters()
-def draw(explanation: Explanation, path: Path, parts: Sequence[str] = ("alignment", *PARTS)) -> None:
+def draw(explanation: Explanation, file: Path | io.BytesIO, parts: Sequence[str] = ("alignment", *PARTS)) -> None:
     """Write a PNG of the parts: by default, everything."""
     figure = make_figure(explanation, parts)
     box = figure.get_tightbbox().padded(0.3)
-    figure.savefig(path, bbox_inches=box, dpi=min(110, MAX_PIXELS / max(box.size)))
+    figure.savefig(file, bbox_inches=box, dpi=min(110, MAX_PIXELS / max(box.size)))
 
 
 def make_figure(explanation: Explanation, parts: Sequence[str]) -> Any:
@@ -64,26 +64,21 @@ def make_figure(explanation: Explanation, parts: Sequence[str]) -> Any:
     colours from 0 to 1. Parts that the model does not have are left out. The figure is one inch wide and high, so its
     coordinates are in inches. Save it with bbox_inches="tight" to include everything.
     """
+    from matplotlib.figure import Figure
+
     subject = explanation.subject
     attentions = {"alignment": "cross"} | {part: part for part in PARTS}
     present = [part for part in parts if explanation.by_word[attentions[part]]]
     if not present:
         raise UserError("this model has no attention to draw")
-    figure = _new_figure(subject.source, subject.target, NOTE if present == ["alignment"] else NOTE + NUMBERS)
+    figure = Figure((1, 1))
+    sentences = "\n".join(textwrap.fill(text, 80) for text in (subject.source, f"→ {subject.target}"))
+    figure.text(0, 0, sentences, va="top", fontsize=13, color=INK, linespacing=1.4, parse_math=False)
+    note = NOTE if present == ["alignment"] else NOTE + NUMBERS
+    figure.text(0, _bottom(figure) - GAP / 2, note, va="top", fontsize=7.5, color=FAINT)
     for part in present:
         rows, columns = ([shorten(word.text) for word in words] for words in subject.words()[attentions[part]])
         (_alignment if part == "alignment" else _heads)(figure, explanation, part, rows, columns)
-    return figure
-
-
-def _new_figure(source: str, target: str, note: str) -> Any:
-    """Return a matplotlib Figure of one square inch with a sentence, its translation and a note."""
-    from matplotlib.figure import Figure
-
-    figure = Figure((1, 1))
-    sentences = "\n".join(textwrap.fill(text, 80) for text in (source, f"→ {target}"))
-    figure.text(0, 0, sentences, va="top", fontsize=13, color=INK, linespacing=1.4, parse_math=False)
-    figure.text(0, _bottom(figure) - GAP / 2, note, va="top", fontsize=7.5, color=FAINT)
     return figure
 
 

@@ -62,14 +62,7 @@ class HeadSteps:
 
 
 def head_steps(translator: Translator, subject: Subject, part: str, layer: int, head: int) -> HeadSteps:
-    """Run the model on a sentence and its translation and return what one head computes.
-
-    Args:
-        translator: must have one Transformer and the PyTorch engine.
-        subject: result of `make_subject`.
-        part: "encoder", "decoder" or "cross".
-        layer: from 0.
-        head: from 0.
+    """Run the model on a sentence and its translation and return what one head computes; layer and head are from 0.
 
     Raises:
         UserError: the model is not a Transformer, or it has no such part, layer or head.
@@ -115,12 +108,9 @@ def head_steps(translator: Translator, subject: Subject, part: str, layer: int, 
 
 
 def beam_steps(translator: Translator, source: str, settings: SearchConfig | None = None) -> dict[str, Any]:
-    """Translate a sentence by the ordinary beam search, and return every step.
+    """Translate a sentence by a plain beam search, and return every step.
 
-    Args:
-        translator: must have one model and the PyTorch engine.
-        source: one sentence.
-        settings: settings of a plain beam search; None: the translator's settings.
+    settings are those of the search; None: the translator's.
 
     Returns:
         A dictionary with source, beam and length_penalty; steps, each with its candidates, best first; and result, the

@@ -41,10 +41,7 @@ export function showAttention(element, explanation, { onIntervene = null, onCont
   view.layer = Math.min(kept.layer, size.layers - 1);
   if (Number(view.head) >= size.heads) view.head = MEAN;
   view.element = element;
-  view.diagram = makeDiagram(
-    (chosen) => choose(view, chosen),
-    (chosen) => preview(view, chosen),
-  );
+  view.diagram = makeDiagram((chosen) => choose(view, chosen), (chosen) => preview(view, chosen));
   view.reading = make("p", { class: "reading", role: "status", "aria-live": "polite" });
   view.hiding = make("div", { class: "switches hiding" });
   view.panels = make("div", { class: "panels" });

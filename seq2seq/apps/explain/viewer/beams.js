@@ -82,10 +82,8 @@ function branch(parent, child, fate) {
   const [toX, toY] = [child.offsetLeft, child.offsetTop + child.offsetHeight / 2];
   const middle = (x + toX) / 2;
   const won = child.classList.contains("winner") ? " winner" : "";
-  return draw("path", {
-    class: `branch ${fate}${won}`,
-    d: `M${x} ${y} C${middle} ${y} ${middle} ${toY} ${toX} ${toY}`,
-  });
+  const d = `M${x} ${y} C${middle} ${y} ${middle} ${toY} ${toX} ${toY}`;
+  return draw("path", { class: `branch ${fate}${won}`, d });
 }
 
 function tellStep(beams, nodes, index) {

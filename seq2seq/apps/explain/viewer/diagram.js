@@ -141,12 +141,8 @@ function paint(diagram, withGhosts) {
     .filter((link) => link.weight >= LEAST)
     .map((link) => {
       const d = path({ side: chosen.side, index: link.from }, { side: link.side, index: link.to });
-      return draw("path", {
-        class: link.isSeen ? "link seen" : "link",
-        d,
-        "--share": link.weight,
-        "data-part": link.part,
-      });
+      const kind = link.isSeen ? "link seen" : "link";
+      return draw("path", { class: kind, d, "--share": link.weight, "data-part": link.part });
     });
   layers.links.replaceChildren(...strong);
   if (!withGhosts) return;

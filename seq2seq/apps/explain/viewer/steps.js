@@ -27,12 +27,8 @@ function makeWalks(given, kept) {
     kept.step = index;
     return showStep(STEPS[index], view, follow);
   };
-  const stepper = makeStepper({
-    label: "Steps of attention",
-    names: STEPS.map((step) => step.name),
-    show,
-    start: kept.step,
-  });
+  const names = STEPS.map((step) => step.name);
+  const stepper = makeStepper({ label: "Steps of attention", names, show, start: kept.step });
   function follow(row, column) {
     const weights = view.walk.weights[row];
     view.row = row;

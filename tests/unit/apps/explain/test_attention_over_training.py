@@ -2,12 +2,12 @@
 
 import json
 import re
-from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from matplotlib.figure import Figure
-from PIL import Image
+from PIL import Image, ImageSequence
 
 from seq2seq.apps.explain.explanation import Explanation, explain
 from seq2seq.apps.explain.picture import Moment, _draw, animate, make_moment, write_over_page
@@ -37,8 +37,7 @@ def test_a_moment_has_the_aligning_attention_and_the_score(explanation: Explanat
 
 def test_the_page_holds_every_moment_and_no_markup(explanation: Explanation, moments: list[Moment]) -> None:
     page = write_over_page(explanation, moments)
-    (data,) = re.findall(r'id="data">(.*?)</script>', page)
-    page_data = json.loads(data)
+    page_data = json.loads(re.findall(r'id="data">(.*?)</script>', page)[0])
     assert page_data["columns"] == [*TEXT.split(), "</s>"]
     assert page_data["rows"] == [*TARGET.split(), "</s>"]
     assert [moment["updates"] for moment in page_data["moments"]] == [10, 20]
@@ -48,33 +47,21 @@ def test_the_page_holds_every_moment_and_no_markup(explanation: Explanation, mom
 def test_the_picture_has_a_frame_for_each_moment_and_stays_on_the_last(explanation, moments, tmp_path):
     animate(explanation, moments, tmp_path / "over.gif")
     with Image.open(tmp_path / "over.gif") as picture:
-        assert getattr(picture, "n_frames") == 2  # noqa: B009  (of GIFs alone)
-        seconds = []
-        for frame in range(2):
-            picture.seek(frame)
-            seconds.append(picture.info["duration"] / 1000)
+        seconds = [frame.info["duration"] / 1000 for frame in ImageSequence.Iterator(picture)]
     assert seconds == [0.25, 2.0]
     with pytest.raises(FileNotFoundError, match=r"none/over\.gif"):
         animate(explanation, moments, tmp_path / "none" / "over.gif")
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_long_translation_and_letters_that_the_font_lacks_fit_into_the_picture(monkeypatch):
-    drawn: list[Figure] = []
-    save = Figure.savefig
-
-    def keep(figure: Figure, *arguments: Any, **options: Any) -> None:
-        drawn.append(figure)
-        save(figure, *arguments, **options)
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-    for text in ("ñW" * 20, "日本語"):
+@pytest.mark.parametrize("text", ["ñW" * 20, "日本語"])
+def test_a_long_translation_and_letters_that_the_font_lacks_fit_into_the_picture(text: str) -> None:
+    with patch.object(Figure, "savefig", autospec=True, side_effect=Figure.savefig) as save:
         _draw(Moment(10, 2.0, text, -1.0, [[1.0, 0.0]]), ["extraordinariamente"], [text, "</s>"])
-    assert len(drawn) == 2
-    for figure in drawn:
-        for text in (*figure.texts, *figure.axes[0].get_yticklabels()):
-            box, frame = text.get_window_extent(), figure.bbox
-            assert frame.x0 <= box.x0 <= box.x1 <= frame.x1
+    (figure, *_), _ = save.call_args
+    for drawn in (*figure.texts, *figure.axes[0].get_yticklabels()):
+        box, frame = drawn.get_window_extent(), figure.bbox
+        assert frame.x0 <= box.x0 <= box.x1 <= frame.x1
 
 
 def test_a_model_without_cross_attention_has_nothing_to_show(explanation: Explanation) -> None:

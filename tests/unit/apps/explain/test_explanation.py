@@ -18,7 +18,6 @@ from seq2seq.apps.explain.analysis import find_focus
 from seq2seq.apps.explain.explanation import (
     MAX_SUBWORDS,
     PARTS,
-    HeadStatistics,
     Word,
     explain,
     explain_subject,
@@ -27,7 +26,6 @@ from seq2seq.apps.explain.explanation import (
     over_words,
     words_of,
 )
-from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.decoders import Ensemble
 from seq2seq.search.types import TokenScores
@@ -82,11 +80,8 @@ def test_plain_values_have_the_documented_shapes(translator):
     source_words, target_words = (len(plain["words"][side]) for side in ("source", "target"))
     layers = {"encoder": config.num_encoder_layers} | dict.fromkeys(("decoder", "cross"), config.num_decoder_layers)
     sides = {"encoder": (s, s), "decoder": (t, t), "cross": (t, s)}
-    words = {
-        "encoder": (source_words, source_words),
-        "decoder": (target_words, target_words),
-        "cross": (target_words, source_words),
-    }
+    both = (target_words, source_words)
+    words = {"encoder": (source_words, source_words), "decoder": (target_words, target_words), "cross": both}
     assert plain["version"] == 1
     assert plain["architecture"] == "transformer"
     for part in PARTS:
@@ -128,13 +123,10 @@ def test_letters_made_of_byte_pieces_form_one_word(translator):
     assert len(word.subwords) > 5
 
 
-def test_a_piece_without_text_is_shown_as_a_piece(golden):
-    marks = [Word("<s>", [0]), Word("<unk>", [1]), Word("</s>", [2])]
-    assert words_of([BOS, UNK, EOS], golden.tokenizer.target, {0, 2}) == marks
-
-
-def test_a_piece_of_control_characters_is_shown_without_them(golden, monkeypatch):
+def test_a_piece_without_text_is_shown_as_a_piece_without_control_characters(golden, monkeypatch):
     tokenizer = golden.tokenizer.target
+    marks = [Word("<s>", [0]), Word("<unk>", [1]), Word("</s>", [2])]
+    assert words_of([BOS, UNK, EOS], tokenizer, {0, 2}) == marks
     monkeypatch.setattr(tokenizer, "tokens", lambda ids: ["\x1b[2J\x9b"])
     assert words_of([UNK], tokenizer, set()) == [Word("?[2J?", [0])]
 
@@ -172,10 +164,8 @@ def test_the_error_for_a_long_text_names_the_limit(golden):
     limit = MAX_SUBWORDS - 1
     refuses(rf"the sentence has \d+ subwords, and attention is shown for at most {limit}: sh", explain, golden, long)
     refuses(r"the target has \d+ subwords", explain, golden, TEXT, long)
-    with pytest.raises(UserError, match=r"the model's translation has \d+ subwords"):
-        explain(
-            golden, TEXT, settings=SearchConfig(min_length=MAX_SUBWORDS, max_length_offset=MAX_SUBWORDS + 5, beam=1)
-        )
+    settings = SearchConfig(min_length=MAX_SUBWORDS, max_length_offset=MAX_SUBWORDS + 5, beam=1)
+    refuses(r"the model's translation has \d+ subwords", explain, golden, TEXT, settings=settings)
 
 
 def test_the_longest_text_allowed_is_explained(golden):
@@ -187,15 +177,10 @@ def test_the_longest_text_allowed_is_explained(golden):
 
 def test_ensembles_and_other_engines_are_refused(golden):
     model = golden.engine.model
-    with pytest.raises(UserError, match="several models together have no one attention to show: give a single --model"):
-        explain(Translator(Ensemble([model, model]), golden.tokenizer), TEXT)
-
-    class OtherEngine:
-        def search(self, sources, settings, n_best, banned=(), *, on_step=None):
-            return iter(())
-
-    with pytest.raises(UserError, match="this engine shows no attention: use the pytorch engine"):
-        explain(Translator(OtherEngine(), golden.tokenizer), TEXT)
+    both = Translator(Ensemble([model, model]), golden.tokenizer)
+    refuses("several models together have no one attention to show: give a single --model", explain, both, TEXT)
+    other = Translator(SimpleNamespace(search=iter), golden.tokenizer)  # pyright: ignore[reportArgumentType]
+    refuses("this engine shows no attention: use the pytorch engine", explain, other, TEXT)
 
 
 def test_an_empty_translation_is_explained_by_its_end_of_sentence(golden, monkeypatch):
@@ -228,15 +213,10 @@ def test_every_line_has_its_own_focus(golden: Translator) -> None:
     sources = ["The cat sees the milk.", "", "A dog.", "The ball is blue and the dog is big."]
     hypotheses = ["El gato ve la leche.", "Nada.", "Un perro.", "La bola es azul y el perro es grande."]
     together = find_focus(golden, sources, hypotheses)
-    alone = [
-        find_focus(golden, [source], [hypothesis])[0] for source, hypothesis in zip(sources, hypotheses, strict=True)
-    ]
+    alone = [find_focus(golden, [src], [tgt])[0] for src, tgt in zip(sources, hypotheses, strict=True)]
     assert together[1] is alone[1] is None
-    for in_batch, by_itself in zip(together, alone, strict=True):
-        if in_batch is None or by_itself is None:
-            assert in_batch is by_itself
-        else:
-            assert dataclasses.astuple(in_batch) == pytest.approx(dataclasses.astuple(by_itself), abs=1e-5)
+    for in_batch, by_itself in zip(filter(None, together), filter(None, alone), strict=True):
+        assert dataclasses.astuple(in_batch) == pytest.approx(dataclasses.astuple(by_itself), abs=1e-5)
 
 
 def test_a_pair_that_is_too_long_is_not_read(golden: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,12 +231,9 @@ def test_an_engine_without_attention_is_refused(golden: Translator) -> None:
     refuses("this model shows no attention to the source", find_focus, translator, ["a"], ["b"])
 
 
-SENTENCE = "The cat drank the milk."
-
-
 def test_additive_attention_is_explained_as_one_head(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model = Translator.load(write_recurrent_bundle(tmp_path, tokenizer, "additive"), "cpu")
-    plain = explain(model, SENTENCE, "El gato").to_plain()
+    plain = explain(model, TEXT, "El gato").to_plain()
     assert plain["architecture"] == "recurrent"
     assert (plain["attention"]["encoder"], plain["attention"]["decoder"]) == ([], [])
     ((head,),) = plain["attention"]["cross"]
@@ -269,34 +246,27 @@ def test_additive_attention_is_explained_as_one_head(tokenizer: Tokenizer, tmp_p
 
 def test_a_model_without_attention_has_an_empty_explanation(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model = Translator.load(write_recurrent_bundle(tmp_path, tokenizer, "none"), "cpu")
-    plain = explain(model, SENTENCE, "El gato").to_plain()
+    plain = explain(model, TEXT, "El gato").to_plain()
     assert plain["attention"] == {"encoder": [], "decoder": [], "cross": []}
     assert plain["alignment"] == []
     assert len(plain["log_probs"]) == len(plain["pieces"]["target_out"])
 
 
-def test_a_head_on_its_own_position_has_no_entropy_and_no_distance():
-    assert head_statistics(torch.eye(5)[None]) == [HeadStatistics(entropy=0.0, distance=0.0, diagonal=1.0)]
+STRAIGHT = [[1.0, 0, 0, 0, 0, 0], [0, 0, 0, 1.0, 0, 0], [0, 0, 0, 0, 0, 1.0]]  # 3 is the later neighbour of 2.5
 
 
-def test_a_uniform_head_has_the_entropy_of_its_width():
-    (statistics,) = head_statistics(torch.full((1, 4, 4), 0.25))
-    assert statistics.entropy == pytest.approx(math.log(4))
-    assert statistics.distance == pytest.approx((6 + 4 + 4 + 6) / 16)
-    assert statistics.diagonal == pytest.approx(0.25)
-
-
-def test_the_diagonal_of_cross_attention_runs_from_the_first_piece_to_the_last():
-    straight = torch.zeros(1, 3, 6)  # positions 0, 2.5 and 5 of the source; 3 is the later neighbour of 2.5
-    straight[0, 0, 0] = straight[0, 1, 3] = straight[0, 2, 5] = 1
-    (statistics,) = head_statistics(straight)
-    assert statistics.diagonal == 1
-    assert statistics.distance == pytest.approx(0.5 / 3)
-
-
-def test_a_target_of_one_piece_corresponds_to_the_first_source_piece():
-    (statistics,) = head_statistics(torch.tensor([[[0.5, 0.25, 0.25]]]))
-    assert (statistics.distance, statistics.diagonal) == (pytest.approx(0.75), 0.5)
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        (torch.eye(5).tolist(), (0, 0, 1)),
+        ([[0.25] * 4] * 4, (math.log(4), (6 + 4 + 4 + 6) / 16, 0.25)),
+        (STRAIGHT, (0, 0.5 / 3, 1)),
+        ([[0.5, 0.25, 0.25]], (math.log(2) * 3 / 2, 0.75, 0.5)),  # one target corresponds to the first source position
+    ],
+)
+def test_a_heads_statistics_follow_from_its_weights(weights: list[list[float]], expected: tuple[float, ...]) -> None:
+    (statistics,) = head_statistics(torch.tensor([weights]))
+    assert dataclasses.astuple(statistics) == pytest.approx(expected)
 
 
 def test_heads_are_described_one_by_one():

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -36,9 +36,7 @@ def model(translator: Translator) -> Transformer:
     return require_transformer(translator)[1]
 
 
-def change(
-    translator: Translator, *without: str, average: tuple[str, ...] = (), temperature: float = 1.0
-) -> Transformer:
+def change(translator: Translator, *without: str, average: Any = (), temperature: float = 1.0) -> Transformer:
     """Return the changed copy of a translator's model."""
     return require_transformer(changed(translator, Interventions(without, average, temperature), SENTENCE))[1]
 
@@ -48,26 +46,12 @@ def output(model: Transformer) -> torch.Tensor:
         return model.logits(model(SRC, TGT))
 
 
-def zeroed(model: Transformer, change: Callable[[Transformer], None]) -> torch.Tensor:
-    """Return the output of a copy whose weights were changed by hand."""
-    other = copy.deepcopy(model)
-    with torch.no_grad():
-        change(other)
-    return output(other)
-
-
-def off_by_hand(part: str, layer: int, channels: slice) -> Callable[[Transformer], None]:
-    def change(model: Transformer) -> None:
-        stack = model.encoder_layers if part == "encoder" else model.decoder_layers
-        attention = getattr(stack[layer], "cross_attention" if part == "cross" else "self_attention")
-        attention.out_proj.weight[:, channels] = 0
-
-    return change
-
-
 @pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
 def test_a_head_that_is_off_has_zeros_in_the_output_projection(translator, model, part):
-    expected = zeroed(model, off_by_hand(part, 1, slice(8, 12)))
+    by_hand = copy.deepcopy(model)
+    layer = (by_hand.encoder_layers if part == "encoder" else by_hand.decoder_layers)[1]
+    getattr(layer, "cross_attention" if part == "cross" else "self_attention").out_proj.weight.data[:, 8:12] = 0
+    expected = output(by_hand)
     assert torch.allclose(output(change(translator, f"{part}.2.head.3")), expected, atol=1e-6)
     assert not torch.allclose(output(model), expected, atol=1e-3)
 
@@ -85,8 +69,7 @@ def test_an_averaged_head_takes_the_same_of_all_that_it_may_see(translator: Tran
     even = torch.tril(torch.ones(4, 4)) / torch.arange(1, 5)[:, None]
     assert torch.allclose(trace.decoder[0][0, 1], even, atol=1e-6)
     assert torch.allclose(trace.cross[1][0, 0], torch.full((4, 5), 0.2), atol=1e-6)
-    usual = model.traced(SRC, TGT)
-    assert torch.equal(trace.decoder[0][0, 0], usual.decoder[0][0, 0])
+    assert torch.equal(trace.decoder[0][0, 0], model.traced(SRC, TGT).decoder[0][0, 0])
 
 
 @pytest.mark.parametrize("relevance", ["query_key", "shared"])
@@ -192,8 +175,7 @@ def test_heads_are_ranked_by_the_score_of_a_translation_without_them(golden: Tra
     ranked = rank_heads(golden, [(SENTENCE, TARGET), ("The ball is blue.", "La bola es azul.")])
     losses = [worth.loss for worth in ranked]
     assert losses == sorted(losses, reverse=True)
-    _, model = require_transformer(golden)
-    assert len(ranked) == 3 * model.config.num_heads
+    assert len(ranked) == 3 * require_transformer(golden)[1].config.num_heads
     best = ranked[0]
     assert best.name == f"{best.part}.1.head.{best.head + 1}"
     pairs = [(SENTENCE, TARGET), ("The ball is blue.", "La bola es azul.")]
@@ -226,8 +208,7 @@ def test_both_words_have_their_log_probability_after_the_words_before(golden: Tr
 
 
 def test_evidence_is_what_a_hidden_word_takes_away(golden: Translator) -> None:
-    subject = make_subject(golden, SOURCE, TRANSLATION)
-    found = contrast(golden, subject, 1, "perro")
+    found = contrast(golden, make_subject(golden, SOURCE, TRANSLATION), 1, "perro")
     assert len(found.evidence) == len(SOURCE.split())
     cat = found.evidence[1]
     hidden = changed(golden, Interventions(["source.2"]), SOURCE)

@@ -18,7 +18,6 @@ from seq2seq.apps.explain.interventions import Interventions
 from seq2seq.apps.explain.model_page import export_html, quantise
 from seq2seq.apps.explain.page import assemble, write_page
 from seq2seq.apps.explain.steps import beam_steps
-from seq2seq.errors import UserError
 from seq2seq.evaluation.error_analysis import Translated, analyse
 from seq2seq.model.build import build_model
 from seq2seq.settings.search import SearchConfig
@@ -171,8 +170,7 @@ def test_what_a_page_cannot_compute_is_refused_in_one_line(bundle_folder: Path, 
     file = tmp_path / "model.html"
 
     def refused(folder: Path, message: str, file: Path = file) -> None:
-        with pytest.raises(UserError, match=message):
-            export_html(folder, file)
+        refuses(message, export_html, folder, file)
         assert not file.exists() or file.read_text() == "mine"
 
     bundle = load_bundle(bundle_folder)
@@ -198,5 +196,5 @@ def test_a_vocabulary_with_rules_of_its_own_is_refused(bundle_folder: Path, tmp_
     torch.manual_seed(1)
     network = build_model(bundle.config.model, tokenizer.vocab_size)
     save_bundle(tmp_path / "nfkc", Bundle(network, Tokenizers.joint(tokenizer), bundle.config), card="")
-    with pytest.raises(UserError, match="the vocabulary was made by another program, with rules of its own"):
-        export_html(tmp_path / "nfkc", tmp_path / "model.html")
+    message = "the vocabulary was made by another program, with rules of its own"
+    refuses(message, export_html, tmp_path / "nfkc", tmp_path / "model.html")

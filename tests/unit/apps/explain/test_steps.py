@@ -9,7 +9,6 @@ from torch.testing import assert_close
 
 from seq2seq.apps.explain.explanation import PARTS, explain, make_subject
 from seq2seq.apps.explain.steps import beam_steps, head_steps
-from seq2seq.errors import UserError
 from seq2seq.model.layers import EncoderLayer
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.search import SearchConfig
@@ -118,8 +117,6 @@ def test_an_unknown_part_layer_or_head_is_refused(golden, wrong, message):
 
 
 TEXTS = ["The cat sees a blue ball.", "Ella ve.", "A dog has the milk!"]
-
-
 CHANGES = [{}, {"beam": 1}, {"length_penalty": 0.4, "beam": 4}, {"early_stopping": True}]
 
 
@@ -182,12 +179,8 @@ def test_eos_ranked_below_the_beam_finishes_no_hypothesis(golden):
     assert set(ends) == {(True, True), (False, False)}
 
 
-def test_only_a_plain_beam_search_has_steps(golden):
+def test_only_a_plain_beam_search_of_a_sentence_has_steps(golden):
     for settings in (SearchConfig(sampling=True), SearchConfig(mbr=3)):
-        with pytest.raises(UserError, match="only a plain beam search has steps to show: no sampling or mbr"):
-            beam_steps(golden, TEXTS[0], settings)
-
-
-def test_an_empty_sentence_has_no_search(golden):
-    with pytest.raises(UserError, match="the sentence is empty"):
-        beam_steps(golden, " ")
+        message = "only a plain beam search has steps to show: no sampling or mbr"
+        refuses(message, beam_steps, golden, TEXTS[0], settings)
+    refuses("the sentence is empty", beam_steps, golden, " ")
