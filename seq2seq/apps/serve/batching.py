@@ -12,31 +12,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from seq2seq.apps.serve.limits import Limits
 from seq2seq.apps.serve.worker import Kind, Worker
 from seq2seq.errors import UserError
 from seq2seq.text.glossary import Glossary
+from seq2seq.translate.types import Translation
 
 _BATCH_SUBWORDS = 2048  # a batch with this many subwords takes no further sentence
 _SHARED_SUBWORDS = _BATCH_SUBWORDS // 4  # the same for a batch of longer requests, while short ones are expected
 _LONGEST_WAIT = 60  # most seconds that a refused client is asked to wait
 
-Alignment = Sequence[tuple[int, int]]
+Ranked = list[Translation]  # the translations of a sentence, best first
 
 log = logging.getLogger(__name__)
-
-
-class Ranking(NamedTuple):
-    """One translation of a sentence."""
-
-    text: str
-    alignment: Alignment | None = None  # of words
-    confidence: float | None = None  # probability that it is acceptable; None: not known
-
-
-Ranked = list[Ranking]  # the translations of a sentence, best first
 
 
 class RefusedError(Exception):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from seq2seq.apps.documents import html
 from seq2seq.apps.documents.kept_strings import Translated, cut_marked, cut_sentences, prepare
 from seq2seq.apps.documents.marked_text import KEPT, OBJECT, Document, Marked
-from seq2seq.apps.serve.batching import Batcher, Compute, Ranked, Ranking, Sentence, SentenceOptions
+from seq2seq.apps.serve.batching import Batcher, Compute, Ranked, Sentence, SentenceOptions
 from seq2seq.apps.serve.limits import Limits
 from seq2seq.apps.serve.worker import Kind, Worker
 from seq2seq.errors import UserError
@@ -30,8 +30,7 @@ def compute_with(translator: Translator) -> Compute:
         n_best = translator.translate_nbest(
             different, options.n_best, glossary=options.glossary, align=align, on_progress=lambda _: check()
         )
-        ranked: list[Ranked] = [[Ranking(one.text, one.alignment, one.confidence) for one in best] for best in n_best]
-        by_text = dict(zip(different, ranked, strict=True))
+        by_text = dict(zip(different, n_best, strict=True))
         return [by_text[text] for text in texts]
 
     return compute
@@ -165,7 +164,8 @@ def _plain(text: str) -> Document[str]:
 
 def _at_rank(best: Ranked, rank: int) -> Translated:
     """Return the translation of this rank, or the last one if the model found fewer."""
-    return best[min(rank, len(best) - 1)][:2]
+    translation = best[min(rank, len(best) - 1)]
+    return translation.text, translation.alignment
 
 
 def _least_confidence(text: str, ranked: Mapping[str, Ranked]) -> float | None:

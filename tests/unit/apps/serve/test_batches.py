@@ -9,18 +9,11 @@ import pytest
 from serving import until
 
 from seq2seq.apps.serve import worker as worker_module
-from seq2seq.apps.serve.batching import (
-    Batcher,
-    OverloadedError,
-    Ranked,
-    Ranking,
-    Sentence,
-    SentenceOptions,
-    TooLateError,
-)
+from seq2seq.apps.serve.batching import Batcher, OverloadedError, Ranked, Sentence, SentenceOptions, TooLateError
 from seq2seq.apps.serve.limits import Limits
 from seq2seq.apps.serve.worker import Kind, Worker
 from seq2seq.errors import UserError
+from seq2seq.translate.types import Translation
 
 KEYS = {"a": SentenceOptions(1), "b": SentenceOptions(2)}
 
@@ -28,7 +21,7 @@ KEYS = {"a": SentenceOptions(1), "b": SentenceOptions(2)}
 async def submit(batcher: Batcher, numbers: list[int], key: str) -> list[int]:
     """Submit sentences of so many characters, one subword each; return the lengths of the translations."""
     sentences = [Sentence("x" * number, 1) for number in numbers]
-    return [len(best[0][0]) for best in await batcher.submit(sentences, KEYS[key])]
+    return [len(best[0].text) for best in await batcher.submit(sentences, KEYS[key])]
 
 
 class Computer:
@@ -50,7 +43,7 @@ class Computer:
             raise RuntimeError("unlucky")
         if 17 in items:
             raise UserError("17 is refused")
-        return [[Ranking(2 * text)] for text in texts]
+        return [[Translation(2 * text, 0.0, 0.0, [])] for text in texts]
 
 
 @pytest.fixture
@@ -217,7 +210,7 @@ def test_a_batch_of_longer_requests_is_small_while_short_ones_are_expected(is_ex
 
     def compute(options: SentenceOptions, texts: list[str], check: Callable[[], None]) -> list[Ranked]:
         batches.append(64 * len(texts))
-        return [[Ranking(text)] for text in texts]
+        return [[Translation(text, 0.0, 0.0, [])] for text in texts]
 
     async def scenario() -> None:
         worker = Worker()
