@@ -15,13 +15,12 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException as StarletteHTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 from seq2seq.apps.serve import messages
 from seq2seq.apps.serve.batching import OverloadedError, RefusedError, TooLateError
 from seq2seq.apps.serve.messages import TEXT, AnyRequest, DetectRequest, ExplainRequest, TranslateRequest, errors
-from seq2seq.apps.serve.middleware import CLEANUP, CLIENT_GONE, Front
+from seq2seq.apps.serve.middleware import CLEANUP, CLIENT_GONE, Cors, Front
 from seq2seq.apps.serve.service import Service
 from seq2seq.apps.serve.translating import TranslatedText, sentences_of
 from seq2seq.data.languages import base_language, language_name
@@ -68,7 +67,7 @@ def create_app(
     _add_facts(app, service)
     if allow_origins:
         app.add_middleware(
-            CORSMiddleware,
+            Cors,
             allow_origins=list(allow_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],

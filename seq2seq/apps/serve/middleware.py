@@ -7,7 +7,8 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seq2seq.apps.serve.service import Service
@@ -115,6 +116,17 @@ class Front:
         except ValueError:
             return False
         return True
+
+
+class Cors(CORSMiddleware):
+    """Starlette's middleware, whose refusals are errors like all others."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Answer a browser that asks whether a page of another origin may send a request."""
+        answer = super().preflight_response(request_headers)
+        if answer.status_code == 200:
+            return answer
+        return JSONResponse({"error": bytes(answer.body).decode()}, answer.status_code, self.preflight_headers)
 
 
 def _is_cross_origin(headers: Headers) -> bool:

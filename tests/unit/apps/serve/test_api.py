@@ -372,6 +372,17 @@ def test_only_pages_of_known_origins_and_hosts_can_make_it_work(ask: Ask, header
     assert post_form(allow_origins=["*"], allowed_hosts=["*"]).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("origin", "header", "status", "sent"),
+    [(GOOD, "Content-Type", 200, "OK"), (HERE, "Content-Type", 400, "origin"), (GOOD, "X-A", 400, "headers")],
+)
+def test_a_preflight_is_refused_as_other_requests_are(ask: Ask, origin: str, header: str, status: int, sent: str):
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": header}
+    answer = ask(lambda client: client.options("/translate", headers=asked), allow_origins=[GOOD])
+    assert answer.status_code == status
+    assert (answer.text if status == 200 else answer.json()["error"].removeprefix("Disallowed CORS ")) == sent
+
+
 def test_a_named_host_is_known_and_no_other(ask: Ask):
     for host, status in (("a.example", 200), ("A.example.:443", 200), ("bad.example:8000", 403)):
         get = lambda client, host=host: client.get("/languages", headers={"Host": host})  # noqa: E731
