@@ -156,7 +156,8 @@ async def read_request(request: Request, shape: type[AnyRequest], limits: Limits
     _, parameters = parse_options_header(request.headers.get("content-type"))
     if parameters.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):  # some of Python's codecs are slow
         raise HTTPException(415, "Invalid request: send it in UTF-8", {"Connection": "close"})
-    if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
+    encoding = request.headers.get("content-encoding", "").strip()
+    if encoding.lower() not in ("", "identity", "utf-8"):
         raise HTTPException(415, f"Invalid request: send it without {encoding:.20} encoding", {"Connection": "close"})
     try:
         async with asyncio.timeout(limits.timeout):
