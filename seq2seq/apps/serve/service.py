@@ -24,7 +24,8 @@ _FEW_WORDS, _CERTAIN = 2, 90.0  # words, and probability (percent) below which t
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 Detect = Callable[[str], tuple[str, float]]  # the likeliest language of a text, and its probability (percent)
-_THIRD = 0.8  # least probability of a language that the model neither reads nor writes
+_THIRD, _UNLIKELY = 0.6, 0.1  # a text is in a third language that is likelier, if the model's languages are less likely
+_IMPOSSIBLE = 0.01  # the same, however likely the third language is
 _TARGET = 0.7  # least probability of the target language: a text in it is not translated
 
 
@@ -169,7 +170,7 @@ def detector(src_lang: str, tgt_lang: str) -> Detect:
     """Return the function that finds a text's language; without letters, the source language with probability 0.
 
     A short text looks like many of the 140 languages that py3langid knows. So a text is in the model's source or target
-    language, whichever is likelier, unless a third language that has a name in `seq2seq.settings` is certain.
+    language, whichever is likelier, unless both are unlikely beside a third language of `seq2seq.data.languages`.
     """
     src, tgt = base_language(src_lang), base_language(tgt_lang)
 
@@ -177,12 +178,13 @@ def detector(src_lang: str, tgt_lang: str) -> Detect:
         words = re.findall(r"[^\W\d_]+", text.lower())
         ranked = load_identifier().rank(f" {' '.join(words)} ")  # likeliest first
         shares = {code: float(share) for code, share in ranked if code in {*NAMES, src, tgt}}
+        if not words or shares.keys().isdisjoint((src, tgt)):
+            return src_lang, 0.0
         third, total = next(iter(shares)), sum(shares.values())
         pair = shares.get(src, 0.0), shares.get(tgt, 0.0)
-        if third not in (src, tgt) and shares[third] > _THIRD * total:
+        limit = _UNLIKELY if shares[third] > _THIRD * total else _IMPOSSIBLE
+        if third not in (src, tgt) and sum(pair) < limit * total:
             return third, float(round(100 * shares[third] / total))
-        if not words or not any(pair):
-            return src_lang, 0.0
         share = pair[1] / sum(pair)
         return (tgt_lang, float(round(100 * share))) if share > _TARGET else (src_lang, float(round(100 - 100 * share)))
 

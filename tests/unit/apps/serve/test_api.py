@@ -488,6 +488,8 @@ def test_no_english_sentence_seems_to_be_spanish_and_few_short_spanish_ones_seem
         ("Good morning", "en", 90),
         ("Hello", "en", 30),
         ("Comment allez-vous aujourd'hui ?", "fr", 90),
+        *((word, "fr", 60) for word in ("Bonjour", "BONSOIR", "Au revoir")),
+        *((word, language, 40) for word, language in (("Guten Morgen", "de"), ("Спасибо", "ru"), ("谢谢", "zh"))),
         ("今日はとても天気がいいですね。" * 40, "ja", 90),
         *((text, "en", 0) for text in ("", " ", "12:30", "😀 👍", "…")),
     ],
