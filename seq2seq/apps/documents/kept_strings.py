@@ -143,7 +143,7 @@ class Lifted:
         at = 0
         for position, item in sorted(items, key=lambda item: item[0]):  # a mark goes before a tag at the same position
             if isinstance(item, Mark):
-                self._add_text(text[at:position])
+                self._segment.add_text(text[at:position])
                 self._segment.add_mark(item.kind, item)
                 at = max(at, position)
                 continue
@@ -153,21 +153,14 @@ class Lifted:
             has_marks = bisect.bisect_right(positions, item.start) < bisect.bisect_left(positions, end)
             if item.kind is not Kind.POINT or has_marks:
                 start, end, parts_words = item.start, item.end, False
-            self._add_text(text[at:start])
+            self._segment.add_text(text[at:start])
             if is_within_line and parts_words:
                 self._segment.add_break(text[start:end])
             else:
                 self._segment.add_mark(item.kind, text[start:end])
             at = end
-        self._add_text(text[at:])
+        self._segment.add_text(text[at:])
         self.marked = self._segment.marked
-
-    def _add_text(self, text: str) -> None:
-        for i, part in enumerate(text.split(OBJECT)):  # objects at the odd indices
-            if i % 2:
-                self._segment.add_object(f"{OBJECT}{part}{OBJECT}")
-            else:
-                self._segment.add_text(part)
 
     def put_back(self, translated: Marked) -> Marked:
         """Return a translation of `marked` with the tags as text."""

@@ -210,15 +210,8 @@ def _recording_spans(rule: Rule) -> Rule:
             elif token.type == "link_open" and token.markup != "autolink":
                 span = start, start + 1
             elif token.type == "link_close" and token.markup != "autolink":
-                span = _label_end(state, start), state.pos
+                span = parseLinkLabel(state, start), state.pos
             token.meta[SPAN] = span
         return True
 
     return run
-
-
-def _label_end(state: StateInline, start: int) -> int:
-    position = state.pos
-    end = parseLinkLabel(state, start)
-    state.pos = position
-    return end

@@ -124,12 +124,13 @@ class MarkedSegment(Generic[T]):
     def fill(self, translated: Marked) -> Iterator[tuple[str, T | None]]:
         """Yield the parts of the translation, in order: a text and the markup after it, which is None at the end.
 
-        translated has the same marks and the same objects as `marked`.
+        translated has the same marks and objects as `marked`; those of texts that were added stay in the text.
         """
         start, is_spaced = 0, False
         for mark in [*translated.marks, None]:
             text = translated.text[start : len(translated.text) if mark is None else mark.position]
-            *before, last = _OBJECT.split(text.lstrip() if is_spaced else text)
+            text = text.lstrip() if is_spaced else text
+            *before, last = _OBJECT.split(text) if self._objects else [text]
             yield from (
                 (part, self._objects[int(number)]) for part, number in zip(before[::2], before[1::2], strict=True)
             )
