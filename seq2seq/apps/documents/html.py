@@ -10,10 +10,10 @@ from seq2seq.apps.documents.marked_text import BREAKS, SPACES, VOID, Document, K
 from seq2seq.errors import UserError
 
 _INLINE = re.compile(
-    "a|abbr|acronym|b|bdi|bdo|big|br|cite|code|data|del|dfn|em|font|i|img|ins|kbd|label|mark|q|rp|rt|ruby|s|samp|small|"
-    "span|strike|strong|sub|sup|time|tt|u|var|wbr"
+    "a|abbr|acronym|b|bdi|bdo|big|br|cite|code|data|del|dfn|em|font|i|img|ins|kbd|label|mark|q|r[bpt]|rtc|ruby|s|samp|"
+    "small|span|strike|strong|sub|sup|time|tt|u|var|wbr"
 )
-_UNTRANSLATED = re.compile("code|kbd|math|pre|samp|script|style|su[bp]|svg|template|textarea|tt|var")
+_UNTRANSLATED = re.compile("code|kbd|math|pre|ruby|samp|script|style|su[bp]|svg|template|textarea|tt|var")
 _ENDING = re.compile(  # an element whose end tag may be left out, and one that ends it (HTML, section 13.1.2.4)
     "p (?:address|article|aside|blockquote|center|details|dialog|dir|div|d[dlt]|fieldset|figcaption|figure|footer|form|"
     "h[1-6]|header|hgroup|hr|li|main|menu|nav|ol|p|pre|search|section|summary|table|ul)|li li|d[dt] d[dt]|"
