@@ -121,8 +121,8 @@ def _read(text: str, tokens: list[Token]) -> Passage:
     for previous, (kind, tag, first, last) in zip([("", ""), *tokens], tokens, strict=False):
         if kind == "text":
             continue
-        if kind == "start" and previous[0] == "end" and "a" in (tag, previous[1]):
-            segment.add_break("")  # a link and its neighbour are two words
+        if (previous[0], kind) == ("end", "start"):
+            segment.add_break("")  # what touches its neighbour is a word of its own
         is_alone = kind in ("empty", "other") or (kind != "object" and VOID.fullmatch(tag))
         is_cut_short = text[first] == "&" and text[last - 1] != ";"  # an entity without its semicolon
         begin, finish = with_space(text, first, last, last_end, end, str.isspace) if is_alone else (first, last)

@@ -195,7 +195,7 @@ def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Marked
     Markup that encloses nothing includes any white space around it, and is then read as a space.
     """
     segment: MarkedSegment[str] = MarkedSegment()
-    last_end, last_type = start, ""
+    last_end, last_kind = start, None
     spans = _with_spans(content, tokens)
     ends = {first: last for token, first, last in spans if token.type == "symbol" and _find_kind(token, token.content)}
     for token, begin, finish in spans:
@@ -208,17 +208,16 @@ def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Marked
         if kind is Kind.POINT and not is_attached:
             begin, finish = with_space(content, begin, finish, last_end, end, str.isspace)
         gap, markup = (_in_one_line(content[slice(*span)]) for span in ((last_end, begin), (begin, finish)))
-        if last_type == "link_close" and token.type == "link_open" and not re.search(r"[\s\w]", gap):
-            segment.add_break(gap)  # two links are two words
-        else:
-            segment.add_text(gap)
+        if (last_kind, gap, kind) == (Kind.CLOSE, "", Kind.OPEN):
+            segment.add_break("")  # what touches its neighbour is a word of its own
+        segment.add_text(gap)
         if kind is None:
             segment.add_object(markup)
         elif kind is Kind.POINT and markup != markup.strip():
             segment.add_break(markup)
         else:
             segment.add_mark(kind, markup)
-        last_end, last_type = finish, token.type
+        last_end, last_kind = finish, kind
     segment.add_text(_in_one_line(content[last_end:end]))
     return segment
 

@@ -1,10 +1,11 @@
 """Places the marks of a text in its translation by the alignment of words. Independent of file formats and the model.
 
 Every word of the translation belongs to the innermost pair of tags around the word that it is aligned with; a word
-without an alignment belongs to what encloses both of its neighbours. A pair of tags goes around its longest run of
-words. If it has none, it goes around the word at the same relative position, or encloses nothing if another pair has
-that word. A tag without text goes before the word that is aligned with the next source word, or after the number or
-the word that it follows. Every tag stays within the tags that enclose it. Numbers are aligned with the same numbers.
+without an alignment belongs to what encloses both of its neighbours. A word in several pairs is cut at its dashes and
+slashes. A pair of tags goes around its longest run of words. If it has none, it goes around the word at the same
+relative position, or encloses nothing if another pair has that word. A tag without text goes before the word that is
+aligned with the next source word, or after the number or the word that it follows. Every tag stays within the tags that
+enclose it. Numbers are aligned with the same numbers.
 """
 
 import bisect
@@ -21,6 +22,7 @@ Span = tuple[int, int]
 _LETTER = re.compile(rf"[^\W_]|{OBJECT}")
 _WORD = re.compile(r"\S+")
 _PART = re.compile(rf"{OBJECT}\d+{OBJECT}|[^{OBJECT}]+")
+_SHORT_PART = re.compile(rf"{OBJECT}\d+{OBJECT}|[-/|·•+→–—]+|[^{OBJECT}/|·•+→–—-]+")  # of a word in several nodes
 _NO_DIGIT = re.compile(rf"[^\d{OBJECT}]+")
 _CORE = re.compile(r"[\"'“«‘(\[¿¡]*(.+?)[.,;:!?…\"'”»’)\]]*", re.DOTALL)  # a word between its punctuation
 
@@ -148,20 +150,20 @@ class _Placing:
             if digits and by_digits.get(digits):
                 origins[word] = by_digits[digits].pop()
         objects = {part[0]: innermost[part.start()] for part in _PART.finditer(source) if part[0][0] == OBJECT}
-        source_parts = [list(_PART.finditer(source, *word)) for word in words]
+        patterns = [_PART if len({*innermost[slice(*word)]}) == 1 else _SHORT_PART for word in words]
+        source_parts = [list(pattern.finditer(source, *word)) for pattern, word in zip(patterns, words, strict=True)]
         self.parts: list[Span] = []
         self.aligned: list[list[int]] = [[] for _ in words]  # parts of the translation for each source word
         owners: list[_Node | None] = []
         for word, span in enumerate(translated):
-            parts, origin = list(_PART.finditer(translation, *span)), origins.get(word)
-            others = [] if origin is None else source_parts[origin]
-            for number, part in enumerate(parts):
+            origin = origins.get(word)
+            for part in (_PART if origin is None else patterns[origin]).finditer(translation, *span):
                 owner = objects.get(part[0])
-                if owner is None and len(parts) == len(others):
-                    owner = self._owner(innermost, *others[number].span())
-                owners.append(owner)
                 if origin is not None:
-                    self.aligned[origin].append(len(self.parts))
+                    others, aligned = source_parts[origin], self.aligned[origin]
+                    owner = owner or self._owner(innermost, *others[min(len(aligned), len(others) - 1)].span())
+                    aligned.append(len(self.parts))
+                owners.append(owner)
                 self.parts.append(part.span())
         root.run, root.bounds = (0, len(self.parts)), (0, len(translation))
         self.owners = _find_runs(owners, root)

@@ -99,6 +99,7 @@ DIALECTS = [  # what is translated is in capitals
     "`{{` AND `}}` {{ a*b }} C*", "+++\na = 'b'\n+++\n\nTEXT", "---\na: b\n---\n\nTEXT",
     "SEE [[a page|a b]] AND ![[c]].", "A $a^2$ AND $$x * y * z$$, $5 OR $6", "$$\na_b\n$$\n\nTEXT",
     "m<sup>2</sup> IN h<sub>2</sub>o", "A NAME<sup>2</sup> HERE", "[A](b)[C](d)", "[A](b) | [C](d)", "X [A](b)[C](d) Y",
+    "X **[A](b)**[C](d) *[E](f)*/*[G](h)* **I**—*J*",
     "X [A](b)/[C](d), [E](f)", "1<sup>st</sup> TEXT<sup>[1](#x)</sup>, OTHER", "\\begin{a}\nb\n\\end{a}",
     "[![a](b)][c] [![a](b)](c)\nTEXT", "A {_b_} {c*d} __init__ {e}*F", "https://a.b/c?d=*e* F*", "<kbd>a</kbd> B",
     "import a from 'b'\n\nTEXT", "- [ ] ONE\n- [x] TWO",

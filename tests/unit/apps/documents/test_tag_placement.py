@@ -30,6 +30,7 @@ MODEL = {
         ("so big", "tan y tan grande", [(0, 0), (0, 2), (1, 3)]),
         ("see {x} here", "vea aquí {x}", [(0, 0), (2, 1), (1, 2)]),
         ("Hello world", "Buenos días", None),
+        ("his/her on–off key", "su tecla de encendido / apagado", [(0, 0), (2, 1), (1, 3), (1, 4), (1, 5)]),
     )
 }
 
@@ -60,6 +61,7 @@ def words(texts: Sequence[str], align: bool) -> list[tuple[str, Alignment | None
         ("<u>Black <b>cats</b></u> sleep", "<u><b>Gatos</b> negros</u> duermen"),
         ("Bl<b>ack</b> cats sleep", "Gatos <b>negros</b> duermen"),
         ("Bl<u><b>ack</b></u> cats sleep", "Gatos <u><b>negros</b></u> duermen"),
+        ("<b>his</b>/her <i>on</i>–<u>off</u> key", "<b>su</b> tecla de <i>encendido</i> / <u>apagado</u>"),
         ("Black<br>cats sleep", "<br>Gatos negros duermen"),
         ("Black cats<br/> sleep", "Gatos negros<br/> duermen"),
         ("Black cats <img src=x> sleep", "Gatos negros <img src=x> duermen"),
