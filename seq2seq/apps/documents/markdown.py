@@ -197,7 +197,7 @@ def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Marked
     segment: MarkedSegment[str] = MarkedSegment()
     last_end, last_kind = start, None
     spans = _with_spans(content, tokens)
-    ends = {first: last for token, first, last in spans if token.type == "symbol" and _find_kind(token, token.content)}
+    ends = {first: last for token, first, last in spans if token.type == "symbol" and token.content[1] >= POINT}
     for token, begin, finish in spans:
         if begin < last_end:  # within an object
             continue
@@ -213,7 +213,7 @@ def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Marked
         segment.add_text(gap)
         if kind is None:
             segment.add_object(markup)
-        elif kind is Kind.POINT and markup != markup.strip():
+        elif kind is Kind.POINT and (markup != markup.strip() or markup == "~>"):
             segment.add_break(markup)
         else:
             segment.add_mark(kind, markup)
@@ -242,10 +242,12 @@ def _with_spans(content: str, tokens: Iterable[Token]) -> list[tuple[Token, int,
 
 def _find_kind(token: Token, markup: str) -> Kind | None:
     """Return the kind of markup, or None if it is read like a word."""
-    if token.type in ("image", "footnote_ref"):
+    if token.type in ("image", "footnote_ref") or markup == "~>":
         return Kind.POINT
-    if token.type == "symbol":
+    if token.type == "symbol" and markup[0] == "@":
         return Kind.POINT if markup[1] >= POINT else None
+    if token.type == "symbol":
+        return Kind.OPEN if markup[0] == "{" else Kind.CLOSE
     is_link = token.type == "link_open" and (token.markup == "autolink" or markup != "[")
     if token.type in _OBJECTS or is_link:
         return None

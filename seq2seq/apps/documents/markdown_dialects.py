@@ -22,6 +22,7 @@ POINT = "\U00100000"  # first character of the symbols of markup that encloses n
 _FIRST = {"word": 0xF0000, "point": ord(POINT), "line": 0x108000}  # private characters of symbols; a line is a heading
 _MOST = 0x7FFF  # symbols of a document
 _SYMBOL = "@[\U000f0000-\U0010ffff]"
+_CRITIC = r"\{(?:\+\+|--|==|~~)|(?:\+\+|--|==|~~)\}|~>"  # marks as in {++added++} and {~~old~>new~~}
 
 
 def _until(end: str) -> str:
@@ -65,17 +66,17 @@ _KEPT = {
         _VALUE,
         r"!?\[\[[^\[\]\n]{1,200}\]\](?![(\[])",  # a page of a wiki
         rf"(?<![\w>])(?:[A-Za-z]{{1,2}}|[A-Z]*\d+|[A-Z]+)(?>(?:{_SUPERSCRIPT.format('a')}\w{{0,2}})+)",
-        r"[$#%@]?(?<![:`])(?<!: )\{(?![#.:])[^{}\s=]{1,60}\}",  # placeholders, whose marks are none of Markdown's
+        r"[$#%@]?(?<![:`])(?<!: )\{(?![#.:>]|\+\+|--|~~)[^{}\s=]{1,60}\}",  # placeholders with Markdown's marks
         r"\$[A-Z][A-Z\d_]++(?![\w$^{\\])",
         r"(?<![\w:]):[+-]?[a-z\d][a-z\d_+-]*+:(?![\w:])",  # icons
-        rf"(?<![\w+\\])\+\+(?:{_KEY}|{_KEYS}(?>(?:\+{_KEYS})+))\+\+(?![\w+])",
+        rf"(?<![\w+{{\\])\+\+(?:{_KEY}|{_KEYS}(?>(?:\+{_KEYS})+))\+\+(?![\w+])",
         r"__(?:[a-z\d]++_[a-z\d_]++|all|author|call|class|del|dict|doc|enter|eq|exit|file|future|hash|import|init|iter|len|"
         r"main|module|name|new|next|path|repr|slots|str|version)__(?!\w)",
         r"(?<![\w(<\"'=\]:])https?://[^\s<>()\[\]\"'`]*[*_][^\s<>()\[\]\"'`]*[\w/#=&%~+-]",
         r"<(?P<raw>code|kbd|samp|var|tt|script|style|svg)\b[^<>]*+>[^\n]{0,500}?</(?P=raw)>",
     ],
     "point": [
-        *(_STATEMENT, _IMAGE),
+        *(_STATEMENT, _IMAGE, rf"\{{>>{_until('<<}')}"),
         r"\{:?[ ]*(?:[#.][A-Za-z_]|[\w:-]+=[\w\"']|=\w)[^{}\n]*+\}",  # attributes
         rf"(?<=[\w)]){_SUPERSCRIPT.format('b')}",
     ],
@@ -153,10 +154,10 @@ def parser(*, is_mdx: bool) -> MarkdownIt:
 
 
 def _read_symbol(state: StateInline, silent: bool) -> bool:
-    symbol = re.compile(_SYMBOL).match(state.src, state.pos)
+    symbol = re.compile(f"{_SYMBOL}|{_CRITIC}").match(state.src, state.pos)
     if symbol and not silent:
         state.push("symbol", "", 0).content = symbol[0]
-    state.pos += 2 * bool(symbol)
+    state.pos = symbol.end() if symbol else state.pos
     return bool(symbol)
 
 

@@ -104,7 +104,8 @@ DIALECTS = [  # what is translated is in capitals
     "[![a](b)][c] [![a](b)](c)\nTEXT", "A {_b_} {c*d} __init__ {e}*F", "https://a.b/c?d=*e* F*", "<kbd>a</kbd> B",
     "import a from 'b'\n\nTEXT", "- [ ] ONE\n- [x] TWO",
     "A :material-a-b:{ .c } B :+1: C 10:30:45", "PRESS ++ctrl+a++ OR ++'b c'++, C++ AND I++, ++NEW++ ++f1++",
-    "A\n*[b]: C\n*[d e]: F\n\n- G",
+    "A\n*[b]: C\n*[d e]: F\n\n- G", "A {--B--}{++*C* D++}{>>e. f <g<<} {~~H I~>J~~} {==K++} ~> L",
+    "{++A. B++}\n\n{>>c<<}\n\n- {--D--}\n- E",
     "<?php if ($a > 1): ?>\nONE <?= $b->c ?> TWO <%= d > e %>\n\n<?php\n\n$f ?>\n\nTHREE",
     "```{figure} a\n:name: b\n\nCAPTION\n```\n\n```{note}\nA {{ b }}\n```\n\n{{ c }}\n\nD",
 ]  # fmt: skip
