@@ -22,7 +22,7 @@ _READERS = {  # ending → module and function, which reads text, or bytes in th
 }
 _OTHERS = re.compile(  # endings of files with markup, which a translation line by line would damage
     r"\.(?:ass|ssa|jsonl?|csv|tsv|xml|ya?ml|toml|ini|properties|strings|resx|ts|tex|rst|adoc|rtf|pdf|docx?|odt|epub|"
-    r"pptx?|xlsx?|zip|parquet)"
+    r"pptx?|xlsx?|zip|parquet|ipynb)"
 )
 _BOM = b"\xef\xbb\xbf"
 

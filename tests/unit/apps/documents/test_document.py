@@ -11,7 +11,7 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no 
 from shouting import shout_all
 
 from seq2seq.apps.documents import html, markdown, subtitles
-from seq2seq.apps.documents.document import is_document, translate_document
+from seq2seq.apps.documents.document import is_document, require_plain, translate_document
 from seq2seq.apps.documents.gettext import _parse
 from seq2seq.apps.documents.marked_text import Document, Marked
 from seq2seq.errors import UserError
@@ -26,6 +26,13 @@ from seq2seq.errors import UserError
 )
 def test_documents_are_known_by_their_ending(names: str, expected: bool):
     assert {is_document(Path(name)) for name in names.split()} == {expected}
+
+
+@pytest.mark.parametrize("name", ["a.ass", "a.IPYNB", "a.json.gz", "a.md.xz"])
+def test_a_file_with_markup_is_not_translated_line_by_line(name: str):
+    require_plain(Path("a.en.gz"))
+    with pytest.raises(UserError, match=rf"{name}: \.\w+(\.gz|\.xz)? files are not translated, only lines and"):
+        require_plain(Path(name))
 
 
 def test_the_number_of_texts_is_told_and_a_file_may_replace_itself(tmp_path: Path):
