@@ -67,10 +67,7 @@ def test_a_sentence_whose_placeholders_survive_is_translated_as_a_whole():
 
 
 def test_a_placeholder_that_the_model_invents_is_not_let_in(caplog: pytest.LogCaptureFixture):
-    assert translate_texts(["Hello world", "bye"], through(lambda text: text + " %s")) == [
-        "Hello world",
-        "bye",
-    ]
+    assert translate_texts(["Hello world", "bye"], through(lambda text: text + " %s")) == ["Hello world", "bye"]
     assert "has other placeholders" in caplog.text
 
 

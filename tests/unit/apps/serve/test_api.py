@@ -15,7 +15,7 @@ from seq2seq.apps.serve.service import detector
 from seq2seq.errors import UserError
 
 Ask = Callable[..., Any]
-FORM = "application/x-www-form-urlencoded"
+FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"
 PARTS = (
     "".join(
         f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
@@ -204,14 +204,10 @@ def test_what_cannot_be_done_is_answered_with_the_reason(ask: Ask, sent: Any, me
         (FORM, b"q=%ff", 400),
         (FORM, b"q=\xff&source=en&target=es", 400),
         ("multipart/form-data", b"--x", 400),
-        (
-            "multipart/form-data; boundary=x",
-            b'--x\r\nContent-Disposition: form-data; name="q"; filename="a"\r\n\r\n',
-            400,
-        ),
-        ("multipart/form-data; boundary=x", PARTS.replace("VALUE", "\xff").encode("latin-1"), 400),
+        (MULTIPART, b'--x\r\nContent-Disposition: form-data; name="q"; filename="a"\r\n\r\n', 400),
+        (MULTIPART, PARTS.replace("VALUE", "\xff").encode("latin-1"), 400),
         ("text/plain", b"q=a", 415),
-        ("multipart/form-data; boundary=x; charset=punycode", b"--x", 415),
+        (f"{MULTIPART}; charset=punycode", b"--x", 415),
         ("application/json; charset=utf-16", b"{}", 415),
         ("application/json; charset=UTF-8", b"{}", 400),
         ("", b"", 400),
