@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -111,11 +111,9 @@ class Front:
         """
         if name == "localhost" or name.endswith(".localhost") or {name, _ANY} & self._hosts:
             return True
-        try:
-            ip_address(name)
-        except ValueError:
-            return False
-        return True
+        with suppress(ValueError):
+            return ip_address(name) is not None
+        return False
 
 
 class Cors(CORSMiddleware):
@@ -141,18 +139,16 @@ def _is_cross_origin(headers: Headers) -> bool:
     origin = headers.get("origin")
     if origin is None:
         return False
-    try:
+    with suppress(ValueError):
         return urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
-    except ValueError:
-        return True
+    return True
 
 
 def _name_of(host: str) -> str:
     """Return the name or address of a host, without a port; empty: the host has no valid name."""
-    try:
+    with suppress(ValueError):
         return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
-    except ValueError:
-        return ""
+    return ""
 
 
 async def _send_in_chunks(message: Message, send: Send) -> None:
