@@ -107,7 +107,7 @@ class MarkedSegment(Generic[T]):
 
     def add_break(self, markup: T) -> None:
         """Add markup that is read as a space, such as a line break; `fill` replaces the space by the markup."""
-        self.add_text(" ")
+        self.add_text(" " if self._length else "")
         self._spaced.add(len(self._of_marks))
         self.add_mark(Kind.POINT, markup)
 

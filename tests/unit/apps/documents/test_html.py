@@ -73,7 +73,7 @@ def test_white_space_goes_with_tags_that_enclose_nothing(run: Run):
         "<p>A WORD<sup>1</sup> AND H<sub>2</sub>O ON THE 1<sup>st</sup></p>",
         '<p><a href=x><i class="fa"></i> HOME <i></i> PAGE</a><a name="x"></a></p>',
         "<p>A <ruby>b<rt>c<rp>)</ruby> D</p>THE <ruby><rb>e<rt>f</rt></ruby>.",
-        '<p>{% if a > 1 %}MANY{% endif %} {{ b | c("<d>", "&") }} E</p><p><%= a > b %> F',
+        '<a href=b><img src=c> D</a><p>{% if a > 1 %}MANY{% endif %} {{ b | c("<d>", "&") }} E</p><p><%= a > b %> F',
         "<?php if ($a > 1): ?><p>ONE <?= $a->b ?> TWO</p><?a b>c?>X <?a> Y<p>D <?b c->d?> E<?php\n\n'<p>f' > 1",
         "<a href=b>C</a><a href=d>E</a><i>F</i> G<p><a>D</a>/<a>E</a>|<b>F</b> A <i>G</i>—<b>H</b><i>I J</i>",
     ],
