@@ -151,7 +151,6 @@ def _log_overlap(overlap: dict[str, Any]) -> None:
             level, what = (logging.INFO, "removed") if overlap["removed"] else (logging.WARNING, "KEPT in training")
             logger.log(
                 level,
-                "%d training pairs share a side with %s (%d the source, %d the target), such as %s: %s",
-                *(counts["pairs"], name, counts["source"], counts["target"]),
-                *(" → ".join(counts["examples"][0]), what),
+                "training pairs that share a side with %s, %s: %d (%d the source, %d the target), such as %s",
+                *(name, what, counts["pairs"], counts["source"], counts["target"], " → ".join(counts["examples"][0])),
             )

@@ -153,7 +153,7 @@ def test_prepare_tells_what_came_of_it_and_training_finds_it(seq2seq, settings, 
     status, out, err = seq2seq("prepare", *settings)
     assert status == 0, err
     assert "cleaning train.tsv" in err
-    assert "1 training pairs share a side with test (1 the source, 0 the target)" in err
+    assert "training pairs that share a side with test, removed: 1 (1 the source, 0 the target), such as" in err
     assert "duplicate" in out
     assert re.search(r"pairs: train 159, validation 2, test 2\nvocabulary: 300; size: \d+\.\d kB\n", out)
     folder = Path(out.splitlines()[-1].removeprefix("folder: "))

@@ -86,7 +86,7 @@ def test_test_sets_called_like_the_validation_set_do_not_hide_it(root: Path):
 def test_overlap_is_only_reported_when_asked(root: Path, caplog: pytest.LogCaptureFixture):
     write(root / "train.tsv", [*TRAIN, TEST[0]])
     prepared = run(root, remove_overlap=False)
-    assert "1 training pairs share a side with test (1 the source, 1 the target), such as" in caplog.text
+    assert "share a side with test, KEPT in training: 1 (1 the source, 1 the target), such as" in caplog.text
     assert [record.levelname for record in caplog.records if "share a side" in record.message] == ["WARNING"]
     assert len(prepared.train) == 301
     assert prepared.report["overlap"]["removed"] is False
