@@ -21,8 +21,8 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.missing_packages import translate_command
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.preflight import extend_command, find_existing, refuse_early
 from seq2seq.training.run_files import best_value, read_metrics, running
+from seq2seq.training.run_state import extend_command, find_existing, refuse_early
 
 if TYPE_CHECKING:
     from lightning import Callback

@@ -29,12 +29,12 @@ from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.finetune import make_model
 from seq2seq.training.finish_run import TrainingEnd, complete_run, save_best
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.preflight import is_done
 from seq2seq.training.processes import choose_precision, rank, share_folder
 from seq2seq.training.replay import CudaRecorder, records_updates
 from seq2seq.training.report import summary_table
 from seq2seq.training.run_files import best_value
 from seq2seq.training.run_folder import PLANS, describe_run, point_latest
+from seq2seq.training.run_state import is_done
 from seq2seq.training.trainer import make_trainer
 
 log = logging.getLogger(__name__)

@@ -24,10 +24,9 @@ from seq2seq.storage.atomic import WORK, is_abandoned, is_held, lock, unlock
 from seq2seq.storage.pickled_weights import DamagedError, read_pickled
 from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.training.checkpoints import RECORD, link, require_same_updates
-from seq2seq.training.preflight import is_done
 from seq2seq.training.processes import broadcast_decision
 from seq2seq.training.run_files import LOCK, forget_after, is_untouched, write_text
-from seq2seq.training.run_state import NOTHING, checkpoint_name, list_resumable, state_of, step_of
+from seq2seq.training.run_state import NOTHING, checkpoint_name, is_done, list_resumable, state_of, step_of
 
 log = logging.getLogger(__name__)
 _PLACES = ("", "checkpoints/", "translations/**/", "analysis/**/")  # not model/, which may hold large exports

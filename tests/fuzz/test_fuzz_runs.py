@@ -21,9 +21,9 @@ from seq2seq.settings.loading import load_config
 from seq2seq.storage.atomic import unlock
 from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.checkpoints import RECORD
-from seq2seq.training.preflight import find_existing
 from seq2seq.training.run_files import LOCK, list_runs, read_run
 from seq2seq.training.run_folder import prepare_folder, read_checkpoint
+from seq2seq.training.run_state import find_existing
 from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, mutated_bytes, refusal_of, with_place
 from tests.unit.saved_runs import METRICS, make_run
 from tests.unit.saved_runs import settings as settings_of_run

@@ -56,10 +56,10 @@ class BulkJob:
 
 @dataclass(frozen=True)
 class Shard:
-    """Lines of a file."""
+    """Lines of a file, or the error of reading them, which the job raises when their turn comes."""
 
     first_line: int
-    lines: tuple[str, ...]
+    lines: tuple[str, ...] | UserError
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,15 @@ class BulkFile:
 
     def shards(self) -> Iterator[Shard]:
         """Read the shards that the output lacks."""
-        lines = islice(read_lines(self.source), self.starts.start, None)
-        return (Shard(start + 1, tuple(islice(lines, SHARD))) for start in self.starts)
+        unread = islice(read_lines(self.source), self.starts.start, None)
+        for start in self.starts:
+            try:
+                lines: tuple[str, ...] | UserError = tuple(islice(unread, SHARD))
+                if len(lines) < min(SHARD, self.starts.stop - start):
+                    raise UserError(f"{self.source} has fewer lines than before: start the job again")
+            except UserError as error:
+                lines = error
+            yield Shard(start + 1, lines)
 
 
 def find_files(patterns: Sequence[str]) -> Iterator[Path]:
@@ -136,6 +143,8 @@ class ShardTranslator:
 
     def __call__(self, shard: Shard) -> list[str]:
         """Return the translations of a shard's lines."""
+        if isinstance(shard.lines, UserError):
+            raise shard.lines
         request = SearchRequest(settings=change_search(self._translator.search, self._job.settings))
         return [best[0].text for best in self._translator.stream(shard.lines, request, first_line=shard.first_line)]
 

@@ -178,7 +178,7 @@ def detector(src_lang: str, tgt_lang: str) -> Detect:
         words = re.findall(r"[^\W\d_]+", text.lower())
         ranked = load_identifier().rank(f" {' '.join(words)} ")  # likeliest first
         shares = {code: float(share) for code, share in ranked if code in {*NAMES, src, tgt}}
-        if not words or shares.keys().isdisjoint((src, tgt)):
+        if not words or not (shares.get(src) or shares.get(tgt)):
             return src_lang, 0.0
         third, total = next(iter(shares)), sum(shares.values())
         pair = shares.get(src, 0.0), shares.get(tgt, 0.0)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from seq2seq.apps.distributed import bulk
+from seq2seq.errors import UserError
 from seq2seq.storage.lines import open_bytes
 from seq2seq.storage.output import output_folder
 
@@ -94,6 +95,18 @@ def test_a_job_killed_after_any_shard_goes_on_from_it(translate, mono: Path, mon
         with open_bytes(mono.parent / "out" / name) as file:
             assert file.read() == (mono.parent / "straight" / name[:4]).read_bytes()
     assert tree(mono.parent / "out") == [*(f".seq2seq/parts/{name}/progress.json" for name in names), *names]
+
+
+def test_what_cannot_be_read_is_an_error_in_its_turn_after_the_other_shards(
+    mono: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bulk, "SHARD", 2)
+    (mono / "a.en").write_bytes(b"A cat.\nA dog.\n\xff\n")
+    first, damaged, missing = bulk.BulkFile(mono / "a.en", Mock(bulk.ResumableOutput), range(0, 5, 2)).shards()
+    assert first.lines == ("A cat.", "A dog.")
+    with pytest.raises(UserError, match=r"a\.en:3 .*UTF-8"):
+        bulk.ShardTranslator(Mock(bulk.BulkJob))(damaged)
+    assert str(missing.lines).endswith("a.en has fewer lines than before: start the job again")
 
 
 def test_an_unfinished_output_of_other_settings_is_begun_again(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):

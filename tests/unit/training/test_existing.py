@@ -1,6 +1,10 @@
-"""Each run begins, goes on or is complete, as its folder says; a sweep that is started again keeps complete runs."""
+"""Before PyTorch is imported, each run is refused, or begins, goes on or is complete, as its folder says."""
 
+import importlib.util
 import json
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +16,11 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
-from seq2seq.settings.training import TrainerConfig, TrainingConfig
+from seq2seq.settings.training import LoggerConfig, TrainerConfig, TrainingConfig
 from seq2seq.storage.atomic import lock, unlock
-from seq2seq.training.preflight import find_existing
 from seq2seq.training.run_files import LOCK, read_run
 from seq2seq.training.run_folder import _taken, prepare_folder
+from seq2seq.training.run_state import find_existing, is_done, refuse_early
 from tests.refusing import refuses
 from tests.unit import saved_runs
 
@@ -159,3 +163,37 @@ def test_a_run_with_other_settings_is_neither_kept_nor_gone_on_with(config, tmp_
     refuses(r"baseline-1 is a run with model.num_heads=4, not 8: choose another name=", find_existing, other, tmp_path)
     elsewhere = replace(config, data=DataConfig(root="elsewhere"), trainer=TrainerConfig(progress_bar=False))
     assert find_existing(elsewhere, tmp_path) == results
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Config(logger=LoggerConfig(wandb=True)), r"^logger=wandb needs the package wandb: .* -e '.*\[wandb\]'$"),
+        (Config(logger=LoggerConfig(mlflow=True)), r"^logger=mlflow needs the package mlflow: .* -e '.*\[mlflow\]'$"),
+    ],
+)
+def test_loggers_need_their_packages(config: Config, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    refuses(message, refuse_early, config)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    refuse_early(config)
+
+
+@pytest.mark.parametrize("limit", [{"max_time": "00:01:00:00"}, {"max_epochs": 2}, {}])
+def test_a_complete_run_is_done_and_the_log_says_how_to_extend_it(tmp_path, limit, caplog):
+    folder = saved_runs.make_run(tmp_path / "done", results=6)
+    config = Config(resume=str(folder), trainer=TrainerConfig(max_steps=6, **limit))
+    with caplog.at_level("INFO"):
+        assert is_done(config, folder)
+    assert re.search(
+        rf"resume=\S+done trainer.max_steps=12{''.join(f' trainer.{key}=null' for key in limit)} training.patience=0`$",
+        caplog.text,
+    )
+    config.trainer = TrainerConfig(max_steps=7)
+    assert not is_done(config, folder)
+
+
+def test_refusing_imports_neither_pytorch_nor_lightning() -> None:
+    """They take seconds; so this runs in an interpreter of its own, which has not imported them for other tests."""
+    code = "import sys, seq2seq.cli, seq2seq.training.run_state; print({'torch', 'lightning'} & sys.modules.keys())"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"

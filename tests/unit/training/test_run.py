@@ -15,7 +15,6 @@ from torch import Tensor
 
 from seq2seq.apps.train import show_model, train
 from seq2seq.data.batching import Batch, collate
-from seq2seq.data.dataset import PreparedData
 from seq2seq.data.loading import first_batches, training_feed, validation_loaders
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
@@ -40,9 +39,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("weights", [{}, {"train": 2.0}])
-def test_few_batches_are_trained_on_again_and_again_and_validated(
-    config: Config, data: PreparedData, weights: dict[str, float]
-) -> None:
+def test_few_batches_are_trained_on_again_and_again_and_validated(config, data, weights):
     config = replace(changed(config, overfit_batches=2), data=replace(config.data, weights=weights))
     few = first_batches(config, data)
     feed = training_feed(config, few, rank=0, world_size=1, pin=False)
