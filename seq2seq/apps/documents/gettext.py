@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import operator
 import re
 from collections.abc import Iterator, Sequence
 
@@ -22,6 +23,7 @@ _TWO_FORMS = "nplurals=2; plural=(n != 1);"  # of Spanish, and of most languages
 _FUZZY_LINE = re.compile(r"^[ \t]*#(?:\||,[ \t]*fuzzy[ \t]*\r?$).*\n", re.MULTILINE)  # with the previous source
 _FUZZY = re.compile(r"^([ \t]*#(?:,.*)?),[ \t]*fuzzy(?![\w-])", re.MULTILINE)  # among other flags
 _CHARSET = re.compile(r"charset=(?!CHARSET|utf-?8)([\w-]+)", re.IGNORECASE)
+_contents = operator.attrgetter("msgctxt", "msgid", "msgid_plural", "msgstr", "msgstr_plural", "fuzzy", "obsolete")
 
 
 class _Text(str):
@@ -62,7 +64,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
             entry.flags = [flag for flag in entry.flags if flag != "fuzzy"]
             changed.append(entry)
         written = splice(text, sorted(_replacements(text, changed, tgt_lang))) if entries else text
-        if _contents(_parse(written)) != _contents(catalogue):
+        if list(map(_contents, _parse(written))) != list(map(_contents, catalogue)):
             raise UserError("it cannot be written so that it is read back the same: clean it with msgcat")
         return written
 
@@ -106,13 +108,6 @@ def _msgstr(text: str, start: int) -> re.Match[str]:
 
 def _line_end(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
-
-
-def _contents(catalogue: polib.POFile) -> list[tuple]:
-    return [
-        (entry.msgctxt, entry.msgid, entry.msgid_plural, entry.msgstr, entry.msgstr_plural, entry.fuzzy, entry.obsolete)
-        for entry in catalogue
-    ]
 
 
 def _sources(entry: polib.POEntry) -> list[str]:

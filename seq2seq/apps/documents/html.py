@@ -80,8 +80,7 @@ def _find_texts(text: str) -> list[list[Token]]:
             segments[-1].append((kind if now else "object", tag, start, end))
     if not now and segments[-1]:  # an element that is not closed: no text can follow it
         segments[-1].pop()
-    trimmed = [_trim(segment, text) for segment in segments]
-    return [segment for segment in trimmed if any(kind == "text" for kind, *_ in segment)]
+    return [trimmed for segment in segments if (trimmed := _trim(segment, text))]
 
 
 def _follow(elements: list[tuple[str, bool]], kind: str, tag: str, markup: str) -> bool:
@@ -103,9 +102,9 @@ def _follow(elements: list[tuple[str, bool]], kind: str, tag: str, markup: str) 
 
 
 def _trim(segment: list[Token], text: str) -> list[Token]:
-    """Remove white space and comments at both ends."""
+    """Remove white space and comments at both ends; return nothing if no text is left."""
     indices = [i for i, (kind, _, *span) in enumerate(segment) if kind != "other" and text[slice(*span)].strip()]
-    return segment[indices[0] : indices[-1] + 1] if indices else []
+    return segment[indices[0] : indices[-1] + 1] if any(segment[i][0] == "text" for i in indices) else []
 
 
 def _read(text: str, tokens: list[Token]) -> Passage:
@@ -122,7 +121,7 @@ def _read(text: str, tokens: list[Token]) -> Passage:
         if kind == "text":
             continue
         if (previous[0], kind) == ("end", "start"):
-            segment.add_break("")  # what touches its neighbour is a word of its own
+            segment.add_gap()  # what touches its neighbour is a word of its own
         is_alone = kind in ("empty", "other") or (kind != "object" and VOID.fullmatch(tag))
         is_cut_short = text[first] == "&" and text[last - 1] != ";"  # an entity without its semicolon
         begin, finish = with_space(text, first, last, last_end, end, str.isspace) if is_alone else (first, last)

@@ -75,7 +75,5 @@ def put_back(text: str) -> str:
     text, mark, letter, at = text[: tag.start()] + text[tag.end() :], tag[1], tag[2].casefold(), tag.start()
     hidden = _KEPT.sub(lambda kept: "0" * len(kept[0]), text)
     letters = (i for i, character in enumerate(hidden) if character.isalpha())
-    best = min(
-        letters, key=lambda i: (hidden[i].casefold() != letter, i != at, hidden[i - 1 : i].isalpha()), default=at
-    )
-    return text[:best] + mark + text[best:]
+    at = min(letters, key=lambda i: (hidden[i].casefold() != letter, i != at, hidden[i - 1 : i].isalpha()), default=at)
+    return text[:at] + mark + text[at:]

@@ -164,16 +164,12 @@ class Lifted:
 
     def put_back(self, translated: Marked) -> Marked:
         """Return a translation of `marked` with the tags as text."""
-        parts: list[str] = []
-        marks: list[Mark] = []
-        length = 0
+        written, marks = "", list[Mark]()
         for text, markup in self._segment.fill(translated):
-            part = text + markup if isinstance(markup, str) else text
-            parts.append(part)
-            length += len(part)
+            written += text + markup if isinstance(markup, str) else text
             if isinstance(markup, Mark):
-                marks.append(replace(markup, position=length))
-        return Marked("".join(parts), tuple(marks))
+                marks.append(replace(markup, position=len(written)))
+        return Marked(written, tuple(marks))
 
 
 def _find_tags(text: str, positions: list[int]) -> list[_Tag]:

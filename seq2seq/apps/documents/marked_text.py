@@ -63,14 +63,11 @@ class Marked:
 
 def join(parts: Iterable[Marked]) -> Marked:
     """Join the parts that `Marked.cut` returned."""
-    texts: list[str] = []
-    marks: list[Mark] = []
-    length = 0
+    text, marks = "", list[Mark]()
     for part in parts:
-        marks += [replace(mark, position=mark.position + length) for mark in part.marks]
-        texts.append(part.text)
-        length += len(part.text)
-    return Marked("".join(texts), tuple(marks))
+        marks += [replace(mark, position=mark.position + len(text)) for mark in part.marks]
+        text += part.text
+    return Marked(text, tuple(marks))
 
 
 @dataclass(frozen=True)
@@ -94,6 +91,7 @@ class MarkedSegment(Generic[T]):
         self._of_marks: list[T] = []
         self._objects: list[T] = []
         self._spaced: set[int] = set()
+        self._touching: set[tuple[int | None, int | None]] = set()  # numbers of tags
 
     def add_text(self, text: str) -> None:
         """Add text to translate."""
@@ -111,6 +109,11 @@ class MarkedSegment(Generic[T]):
         self._spaced.add(len(self._of_marks))
         self.add_mark(Kind.POINT, markup)
 
+    def add_gap(self) -> None:
+        """Add a space between two tags that touch; `fill` leaves it out where the tags still touch."""
+        self.add_text(" " if self._length else "")
+        self._touching.add((len(self._of_marks) - 1, len(self._of_marks)))
+
     def add_object(self, markup: T) -> None:
         """Add markup that is read like a word."""
         self.add_text(f"{OBJECT}{len(self._objects)}{OBJECT}")
@@ -126,17 +129,18 @@ class MarkedSegment(Generic[T]):
 
         translated has the same marks and objects as `marked`; those of texts that were added stay in the text.
         """
-        start, is_spaced = 0, False
+        start, last_number = 0, None
         for mark in [*translated.marks, None]:
-            text = translated.text[start : len(translated.text) if mark is None else mark.position]
-            text = text.lstrip() if is_spaced else text
+            number, end = (mark.number, mark.position) if mark else (None, len(translated.text))
+            text = translated.text[start:end]
+            if last_number in self._spaced or (text.isspace() and (last_number, number) in self._touching):
+                text = text.lstrip()
             *before, last = _OBJECT.split(text) if self._objects else [text]
             yield from (
-                (part, self._objects[int(number)]) for part, number in zip(before[::2], before[1::2], strict=True)
+                (part, self._objects[int(index)]) for part, index in zip(before[::2], before[1::2], strict=True)
             )
-            is_spaced = mark is not None and mark.number in self._spaced
-            yield last.rstrip() if is_spaced else last, None if mark is None else self._of_marks[mark.number]
-            start = start if mark is None else mark.position
+            yield last.rstrip() if number in self._spaced else last, None if number is None else self._of_marks[number]
+            start, last_number = end, number
 
 
 def with_space(

@@ -212,13 +212,10 @@ class _Placing:
             after, ahead = self.aligned[start], self.aligned[start - 1]
             later, earlier = bisect.bisect_left(after, low), bisect.bisect_left(ahead, high) - 1
             is_after = earlier >= 0 and ahead[earlier] >= low
-            number, before, behind = (
-                self.source[i : i + 1] for i in (self.anchors[start - 1], child.start - 1, child.end)
-            )
-            follows = is_after and (
-                number.isdigit() or bool(before.strip() and not behind.isalnum())
-            )  # as a footnote does
-            if later < len(after) and after[later] < high and not follows:
+            positions = self.anchors[start - 1], child.start - 1, child.end
+            number, before, behind = (self.source[i : i + 1] for i in positions)
+            is_note = number.isdigit() or (before.strip() and not behind.isalnum())
+            if later < len(after) and after[later] < high and not (is_after and is_note):
                 position = after[later]
             elif is_after:
                 position = ahead[earlier] + 1

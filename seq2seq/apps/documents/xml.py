@@ -236,12 +236,9 @@ def _document(text: str, encoding: str, targets: list[Target], changes: list[Rep
         return html.escape(put_back(text), quote=False).replace("\r", "&#13;").replace("\n", line_end)
 
     def write(translations: Sequence[Marked]) -> bytes:
-        replacements = list(changes) if targets else []
-        for target, translation in zip(targets, translations, strict=True):
-            replacements.append(
-                (target.start, target.end, target.before + target.write(translation, escape) + target.after)
-            )
-        return splice(text, sorted(replacements)).encode(encoding, "xmlcharrefreplace")
+        pairs = zip(targets, translations, strict=True)
+        new = [(old.start, old.end, old.before + old.write(marked, escape) + old.after) for old, marked in pairs]
+        return splice(text, sorted(new + changes * bool(targets))).encode(encoding, "xmlcharrefreplace")
 
     return Document([target.segment.marked for target in targets], write)
 

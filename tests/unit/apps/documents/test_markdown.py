@@ -86,7 +86,7 @@ DIALECTS = [  # what is translated is in capitals
     "::::a ONE {open}\n:::b\nTWO\n:::\n::::", "/// note | TITLE\nBODY\n///",
     "::: a.b.c\n    options:\n      x: y\n\nTEXT", '!!! note "A TITLE"\n    ONE.\n\n    TWO.\n\nTEXT',
     "!!! note\n    BODY", '!!! tip inline end "TITLE"\n\n    - ONE\n    - TWO', '??? note "TITLE"\n    BODY',
-    '???+ note ""\n    BODY', '=== "TAB"\n\n    ONE\n\n===! "TAB"\n\n    ```\n    x\n    ```',
+    '???+ note ""\n    BODY', '=== "ON TAB"\n\n    ONE\n\n===! "TAB"\n\n    ```\n    x\n    ```',
     "> [!note] TITLE\n> BODY", "> [!note]- TITLE\n>\n> BODY", "> [!note]\n> BODY", "> [!note]  \n> BODY",
     "```{note}\nBODY\n```", ":::{admonition} TITLE\n:class: x\n\nBODY\n:::", ":::{toctree}\na\n:::",
     "```{code} x\na\n```", "TERM\n:   MEANING\n\n    MORE", "ONE\nTWO\n: MEANING\n: OTHER", "**TERM**\n\n:   MEANING",
@@ -148,16 +148,18 @@ def test_markup_that_a_model_invents_is_text(run: Run, invented: str, text: str)
     assert render(found) == render(f"{text}\n").replace("text", html.escape(invented))
 
 
-def test_the_title_of_a_tab_may_change(run: Run):
-    model = {"On Linux": "En Linux", "one": "uno"}
-    found = run(".md", '=== "On Linux"\n\n    one\n', lambda texts: [model[text] for text in texts])
-    assert found == '=== "En Linux"\n\n    uno\n'
-
-
-def test_words_that_move_take_their_markup_along(run: Run):
-    aligned = ("El gato negro.", [(0, 0), (2, 1), (1, 2)])
-    found = run(".md", "The **black** [cat](x).\n", lambda texts: [aligned for _ in texts])
-    assert found == "El [gato](x) **negro**.\n"
+@pytest.mark.parametrize(
+    ("name", "text", "order", "expected"),  # order: of the words
+    [
+        (".md", "The **black** [cat](x)", "021", "The [cat](x) **black**"),
+        (".html", "see <b>Red</b><i>car</i> here", "3210", "here <i>car</i> <b>Red</b> see"),
+        (".md", "{--[a](u)--}{++[b](v)++} now", "210", "now {++[b](v)++} {--[a](u)--}"),
+    ],
+)
+def test_words_that_move_take_their_markup_along(run: Run, name: str, text: str, order: str, expected: str):
+    aligned = [(int(old), new) for new, old in enumerate(order)]
+    found = run(name, text, lambda texts: [(" ".join(texts[0].split()[old] for old, _ in aligned), aligned)])
+    assert found == expected
 
 
 def test_a_text_whose_markup_would_change_stays(run: Run, caplog: pytest.LogCaptureFixture):
