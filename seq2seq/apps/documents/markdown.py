@@ -105,10 +105,9 @@ def _follow_headings(text: str, old: list[Token], new: list[Token], *, has_ids: 
         first, end = changed[name].map or (0, 0)
         number = 2 * (first if changed[name].markup[0] == "#" else end - 2)
         lines[number] = re.sub(r"((?:\s+#+)?\s*)$", rf" {{#{name}}}\1", lines[number], count=1)
+    names = {name: f"{changed[name].attrs['id']}" for name in linked}
     for number in prose if linked and not has_ids else ():
-        lines[number] = _LINK.sub(
-            lambda link: link[1] + f"{changed[link[2]].attrs['id'] if link[2] in linked else link[2]}", lines[number]
-        )
+        lines[number] = _LINK.sub(lambda link: link[1] + names.get(link[2], link[2]), lines[number])
     return "".join(lines)
 
 
@@ -202,10 +201,10 @@ def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Marked
         if begin < last_end:  # within an object
             continue
         kind = _find_kind(token, content[begin:finish])
-        is_attached = begin > start and not content[begin - 1].isspace()
         if kind is not Kind.OPEN:
             finish = ends.get(finish, finish)  # attributes belong to what they follow
-        if kind is Kind.POINT and not is_attached:
+        is_separator = (token.type, token.nesting) == ("edit", 0)  # between old and new words
+        if is_separator or (kind is Kind.POINT and (begin == start or content[begin - 1].isspace())):
             begin, finish = with_space(content, begin, finish, last_end, end, str.isspace)
         gap, markup = (_in_one_line(content[slice(*span)]) for span in ((last_end, begin), (begin, finish)))
         if (last_kind, gap, kind) == (Kind.CLOSE, "", Kind.OPEN):
@@ -213,10 +212,13 @@ def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Marked
         segment.add_text(gap)
         if kind is None:
             segment.add_object(markup)
-        elif kind is Kind.POINT and (markup != markup.strip() or markup == "~>"):
+        elif kind is Kind.POINT and markup != markup.strip():
             segment.add_break(markup)
         else:
             segment.add_mark(kind, markup)
+        if is_separator:
+            segment.add_gap()
+            segment.add_mark(kind := Kind.OPEN, "")
         last_end, last_kind = finish, kind
     segment.add_text(_in_one_line(content[last_end:end]))
     return segment
@@ -242,12 +244,10 @@ def _with_spans(content: str, tokens: Iterable[Token]) -> list[tuple[Token, int,
 
 def _find_kind(token: Token, markup: str) -> Kind | None:
     """Return the kind of markup, or None if it is read like a word."""
-    if token.type in ("image", "footnote_ref") or markup == "~>":
+    if token.type in ("image", "footnote_ref"):
         return Kind.POINT
-    if token.type == "symbol" and markup[0] == "@":
-        return Kind.POINT if markup[1] >= POINT else None
     if token.type == "symbol":
-        return Kind.OPEN if markup[0] == "{" else Kind.CLOSE
+        return Kind.POINT if markup[1] >= POINT else None
     is_link = token.type == "link_open" and (token.markup == "autolink" or markup != "[")
     if token.type in _OBJECTS or is_link:
         return None
@@ -261,9 +261,7 @@ def _in_one_line(text: str) -> str:
 def _escape(text: str, source: str, *, is_first: bool) -> str:
     """Escape characters that could be markup, unless the source has them as text."""
     parts = KEPT.split(text)
-    parts[::2] = [
-        _SPECIAL.sub(lambda match: match[0] if match[0] in source else f"\\{match[0]}", p) for p in parts[::2]
-    ]
+    parts[::2] = [_SPECIAL.sub(lambda match: "\\" * (match[0] not in source) + match[0], part) for part in parts[::2]]
     escaped = "".join(parts)
     start = _BLOCK_START.match(escaped.lstrip())
     if is_first and start and not _BLOCK_START.match(source.lstrip()):

@@ -22,7 +22,7 @@ POINT = "\U00100000"  # first character of the symbols of markup that encloses n
 _FIRST = {"word": 0xF0000, "point": ord(POINT), "line": 0x108000}  # private characters of symbols; a line is a heading
 _MOST = 0x7FFF  # symbols of a document
 _SYMBOL = "@[\U000f0000-\U0010ffff]"
-_CRITIC = r"\{(?:\+\+|--|==|~~)|(?:\+\+|--|==|~~)\}|~>"  # marks as in {++added++} and {~~old~>new~~}
+_EDIT = r"\{(?:\+\+|--|==|~~(?:~>)?)|(?:\+\+|--|==|(?:~>)?~~)\}|~>"  # marks as in {++added++} and {~~old~>new~~}
 
 
 def _until(end: str) -> str:
@@ -30,6 +30,7 @@ def _until(end: str) -> str:
     return rf"(?:(?!{end}|\r?\n[ \t]*\r?\n)[\s\S]){{0,500}}{end}"
 
 
+_EDITED = "|".join(rf"{mark}{_until(rf'(?:{{{mark}|{mark}}})')}(?<=}})" for mark in (r"\+\+", "--", "~~"))  # after a {
 _BRACES = r"\{[^{}]*+\}"
 for _ in range(4):  # more levels of braces in braces
     _BRACES = rf"\{{(?>(?:[^{{}}]++|{_BRACES})*)\}}"
@@ -66,7 +67,7 @@ _KEPT = {
         _VALUE,
         r"!?\[\[[^\[\]\n]{1,200}\]\](?![(\[])",  # a page of a wiki
         rf"(?<![\w>])(?:[A-Za-z]{{1,2}}|[A-Z]*\d+|[A-Z]+)(?>(?:{_SUPERSCRIPT.format('a')}\w{{0,2}})+)",
-        r"[$#%@]?(?<![:`])(?<!: )\{(?![#.:>]|\+\+|--|~~)[^{}\s=]{1,60}\}",  # placeholders with Markdown's marks
+        rf"[$#%@]?(?<![:`])(?<!: )\{{(?![#.:>]|{_EDITED})[^{{}}\s=]{{1,60}}\}}",  # placeholders with Markdown's marks
         r"\$[A-Z][A-Z\d_]++(?![\w$^{\\])",
         r"(?<![\w:]):[+-]?[a-z\d][a-z\d_+-]*+:(?![\w:])",  # icons
         rf"(?<![\w+{{\\])\+\+(?:{_KEY}|{_KEYS}(?>(?:\+{_KEYS})+))\+\+(?![\w+])",
@@ -138,13 +139,13 @@ def parser(*, is_mdx: bool) -> MarkdownIt:
     parser.use(front_matter.front_matter_plugin).use(deflist.deflist_plugin).use(admon.admon_plugin)
     for mark, info in _CONTAINERS.items():
         parser.use(container.container_plugin, mark, mark, lambda text, _, info=info: re.match(info, text) is not None)
-    parser.use(colon_fence.colon_fence_plugin)  # the other directives of MyST
+    parser.use(anchors.anchors_plugin, max_level=6).use(colon_fence.colon_fence_plugin)  # other directives of MyST
     parser.use(dollarmath.dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True)
     parser.use(footnote.footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
-    parser.use(anchors.anchors_plugin, max_level=6)
     parser.block.ruler.before("admonition", "tab", _read_tab, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     parser.block.ruler.before("deflist", "term", _ends_before_term, {"alt": ["paragraph"]})
     parser.core.ruler.after("block", "titles", _add_titles)
+    parser.core.ruler.after("inline", "edits", _pair_edits)
     parser.inline.ruler.before("escape", "symbol", _read_symbol)
     if is_mdx:
         parser.disable(["html_block", "code"])
@@ -154,9 +155,9 @@ def parser(*, is_mdx: bool) -> MarkdownIt:
 
 
 def _read_symbol(state: StateInline, silent: bool) -> bool:
-    symbol = re.compile(f"{_SYMBOL}|{_CRITIC}").match(state.src, state.pos)
+    symbol = re.compile(f"{_SYMBOL}|{_EDIT}").match(state.src, state.pos)
     if symbol and not silent:
-        state.push("symbol", "", 0).content = symbol[0]
+        state.push("symbol" if symbol[0][0] == "@" else "edit", "", 0).content = symbol[0]
     state.pos = symbol.end() if symbol else state.pos
     return bool(symbol)
 
@@ -191,6 +192,22 @@ def _add_titles(state: StateCore) -> None:
             content = content[:-2].rstrip() if content[-2:-1] == "@" else content  # attributes
             tokens.append(Token("inline", "", 0, content=content, map=lines, children=[]))
     state.tokens = tokens
+
+
+def _pair_edits(state: StateCore) -> None:
+    """Make tags of the marks of edits; a mark without a partner becomes text."""
+    for block in state.tokens:
+        opened: list[list[Token]] = []  # the marks of each edit
+        for token in filter(lambda token: token.type == "edit", block.children or []):
+            token.type = "text"
+            if token.content[0] == "{":
+                opened.append([token])
+            elif opened and token.content == "~>" and [mark.content for mark in opened[-1]] == ["{~~"]:
+                opened[-1].append(token)
+            elif opened and token.content[-3:-1] == opened[-1][0].content[1:3]:
+                opened[-1][0].nesting, token.nesting = 1, -1
+                for mark in (*opened.pop(), token):
+                    mark.type = mark.tag = "edit"
 
 
 def _recording_spans(rule: Rule) -> Rule:

@@ -104,8 +104,8 @@ DIALECTS = [  # what is translated is in capitals
     "[![a](b)][c] [![a](b)](c)\nTEXT", "A {_b_} {c*d} __init__ {e}*F", "https://a.b/c?d=*e* F*", "<kbd>a</kbd> B",
     "import a from 'b'\n\nTEXT", "- [ ] ONE\n- [x] TWO",
     "A :material-a-b:{ .c } B :+1: C 10:30:45", "PRESS ++ctrl+a++ OR ++'b c'++, C++ AND I++, ++NEW++ ++f1++",
-    "A\n*[b]: C\n*[d e]: F\n\n- G", "A {--B--}{++*C* D++}{>>e. f <g<<} {~~H I~>J~~} {==K++} ~> L",
-    "{++A. B++}\n\n{>>c<<}\n\n- {--D--}\n- E",
+    "A\n*[b]: C\n*[d e]: F\n\n- G", "A {--B--}{++*C* D++}{>>e. f <g<<} {~~H I~>J~~} {==K==} ~> L",
+    "{++A. B++}\n\n{>>c<<}\n\n- {--D--}\n- E", "USE {--x} OR {--Y--} {++ Z", "A {~~B~>~~} {==C {++D++}==}",
     "<?php if ($a > 1): ?>\nONE <?= $b->c ?> TWO <%= d > e %>\n\n<?php\n\n$f ?>\n\nTHREE",
     "```{figure} a\n:name: b\n\nCAPTION\n```\n\n```{note}\nA {{ b }}\n```\n\n{{ c }}\n\nD",
 ]  # fmt: skip
@@ -154,6 +154,9 @@ def test_markup_that_a_model_invents_is_text(run: Run, invented: str, text: str)
         (".md", "The **black** [cat](x)", "021", "The [cat](x) **black**"),
         (".html", "see <b>Red</b><i>car</i> here", "3210", "here <i>car</i> <b>Red</b> see"),
         (".md", "{--[a](u)--}{++[b](v)++} now", "210", "now {++[b](v)++} {--[a](u)--}"),
+        (".md", "Use {--flag} here", "210", "here {--flag} Use"),
+        (".md", "a {~~b c~>d e~~} f", "021435", "a {~~c b~>e d~~} f"),
+        (".md", "a {~~b c ~> d~~} f", "43210", "a {~~b c ~> d~~} f"),  # a new word is never shown as an old one
     ],
 )
 def test_words_that_move_take_their_markup_along(run: Run, name: str, text: str, order: str, expected: str):
