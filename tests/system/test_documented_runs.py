@@ -55,7 +55,7 @@ def write_toy(folder: Path) -> None:
     for name in ("my", "mine", "domain", "news", "real", "synthetic", "distilled", "tatoeba/train"):
         write_pairs(folder / f"{name}.tsv", PAIRS[:60])
     write_pairs(folder / "general.tsv", PAIRS[20:80])
-    for name in ("dev", "mine.dev", "general.dev", "v", "tatoeba/test"):
+    for name in ("dev", "mine.dev", "mine.test", "v", "tatoeba/test"):
         write_pairs(folder / f"{name}.tsv", PAIRS[60:70])
     weights = yaml.safe_load((REPOSITORY / "conf" / "data" / "mixed_cpu.yaml").read_text(encoding="utf-8"))["weights"]
     news = {name for name in weights if name.startswith("news")}
