@@ -13,12 +13,12 @@ from launcher import Launcher
 from small_run import BASE
 
 from seq2seq.cli import app, main, translate_app
+from seq2seq.training.run_folder import point_latest
 from tests.documented import REPOSITORY, Command, commands
 from tests.documented_table import added_words, reason_not_to_run
 from tests.toy import PAIRS, write_corpus, write_pairs
 
 pytestmark = pytest.mark.system
-
 
 RUN = [command for command in commands() if reason_not_to_run(command) is None]
 TRAINING = [run for run in RUN if run.starts_with("python", "train.py") or run.starts_with("seq2seq", "train")]
@@ -90,14 +90,14 @@ def test_a_documented_command_runs(command: Command, workdir: Path, monkeypatch:
             pytest.importorskip(package, reason=f"{package} is not installed")
     for output in ("exported", "runs/mean"):
         shutil.rmtree(workdir / output, ignore_errors=True)
+    point_latest(workdir / "runs" / "NAME")  # another training may have been the last
     monkeypatch.chdir(workdir)
     for name, data in (("stdin", redirected(command)), ("stdout", b"")):
         monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
-    is_seq2seq = command.words[0] == "seq2seq"
-    words = command.words[1:] if is_seq2seq else command.words[2:]
+    program, words = (app, command.words[1:]) if command.words[0] == "seq2seq" else (translate_app, command.words[2:])
     monkeypatch.setattr(sys, "argv", ["seq2seq", *words, *added_words(command)])
     with pytest.raises(SystemExit) as ended:
-        main(app if is_seq2seq else translate_app)
+        main(program)
     assert not ended.value.code, ended.value.code
 
 
