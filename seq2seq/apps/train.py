@@ -162,7 +162,7 @@ def analyse_tests(config: Config, folder: Path) -> None:
         texts, known = training_sources(folder), words_of_run(folder)
         with phase("analysing the test translations"):
             write_analysis(folder / "analysis", tests, languages, translator=aligner, texts=texts, known=known)
-    except UserError as error:
+    except (UserError, OSError) as error:
         log.warning("no analysis: %s; `seq2seq analyse --model %s` makes it", error, folder)  # the run is complete
     else:
         log.info("what is wrong with the test translations: %s", folder / "analysis" / PAGE)

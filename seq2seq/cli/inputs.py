@@ -40,10 +40,10 @@ def standard_streams() -> Iterator[None]:
     except OSError as error:
         with contextlib.suppress(OSError):  # or the interpreter would try again to write the rest, and complain
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if error.errno == errno.EPIPE:
-            sys.exit(1)
         if error.filename is not None:
             raise
+        if error.errno == errno.EPIPE:
+            sys.exit(1)
         reason = error.strerror or "it is closed"
         raise UserError(f"stdout cannot be written ({reason}): free the disk, or send the output elsewhere") from error
 

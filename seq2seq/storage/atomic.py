@@ -105,20 +105,29 @@ def claimed(output: Path, *, inside: bool = False, is_writer: bool = True) -> It
     above = output.parent / WORK / _LOCK
     if not is_held(above) and (holder := holder_of(above)):
         raise UserError(f"{use} by process {holder}: {advice}")
-    is_locked = lock(work / _LOCK, use, advice)
+    with _naming(output, work):
+        is_locked = lock(work / _LOCK, use, advice)
+        try:
+            if is_locked or is_writer:
+                if (work / NEW).exists() and (work / _OLD).exists() and not output.exists():  # killed between renames
+                    (work / NEW).rename(output)
+                for left in (work / NEW, work / _OLD):
+                    _remove(left)
+            yield work
+        finally:
+            unlock(work / _LOCK, remove=True)
+
+
+@contextlib.contextmanager
+def _naming(output: Path, work: Path) -> Iterator[None]:
+    """Name the output in an error of the operating system that names no file, or a file of the output's work folder."""
     try:
-        if is_locked or is_writer:
-            if (work / NEW).exists() and (work / _OLD).exists() and not output.exists():  # killed between two renames
-                (work / NEW).rename(output)
-            for left in (work / NEW, work / _OLD):
-                _remove(left)
-        yield work
-    except OSError as error:  # a write to a full disk names no file
-        if error.errno and not error.filename:  # else its text, as of a library, says what is wrong
+        yield
+    except OSError as error:
+        is_unnamed = not error.filename or str(error.filename).startswith(str(work))
+        if error.errno and is_unnamed:  # without a number, the error's text, as of a library, says what is wrong
             error.filename = str(output)
         raise
-    finally:
-        unlock(work / _LOCK, remove=True)
 
 
 def _work_of(output: Path) -> Path:
@@ -208,7 +217,8 @@ def replacing(path: Path, like: Path | None = None) -> Iterator[Path]:
     """
     path = resolve(path)
     if path.exists() and not path.is_file():
-        yield path
+        with _naming(path, path):
+            yield path
         return
     with claimed(path) as work:
         try:

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedIOBase
@@ -50,12 +49,9 @@ class Output:
         self._write(line.encode() + b"\n")
 
     def _write(self, data: bytes) -> None:
-        with _naming(self.path):
-            if self._member is None:
-                self._member = (
-                    self.file if self.path is None else compressing(self.path, cast(BufferedIOBase, self.file))
-                )
-            self._member.write(data)
+        if self._member is None:
+            self._member = self.file if self.path is None else compressing(self.path, cast(BufferedIOBase, self.file))
+        self._member.write(data)
 
     def end_member(self) -> None:
         """Bring all lines to the file, so that a compressed file can be read up to here."""
@@ -96,16 +92,15 @@ class ResumableOutput(Output):
         elif is_begun and inputs:
             message = "%s: an interrupted command wrote %d inputs, which are now written anew; --resume would go on"
             log.warning(message, path, inputs)
-        with _naming(path):
-            work.mkdir(parents=True, exist_ok=True)
-            file = Path(os.devnull) if self.is_complete else self._partial
-            super().__init__(file.open("r+b" if resume and is_begun else "wb"), path)
-            with ExitStack() as opened:
-                opened.callback(self.file.close)
-                if not self.is_complete:
-                    self.file.truncate(self.file.seek(size if resume and is_begun else 0))
-                    self.commit(inputs if resume and is_begun else 0)
-                opened.pop_all()
+        work.mkdir(parents=True, exist_ok=True)
+        file = Path(os.devnull) if self.is_complete else self._partial
+        super().__init__(file.open("r+b" if resume and is_begun else "wb"), path)
+        with ExitStack() as opened:
+            opened.callback(self.file.close)
+            if not self.is_complete:
+                self.file.truncate(self.file.seek(size if resume and is_begun else 0))
+                self.commit(inputs if resume and is_begun else 0)
+            opened.pop_all()
 
     def _read_progress(self) -> tuple[int, int, dict[str, object] | None, str | None]:
         """Return an earlier command's inputs, bytes, what the file depends on, and the complete file's digest."""
@@ -128,12 +123,11 @@ class ResumableOutput(Output):
     def commit(self, inputs: int) -> None:
         """Record that the first `inputs` inputs are fully written."""
         self.inputs = inputs
-        with _naming(self.path):
-            self.end_member()
-            if not self.is_complete:
-                os.fsync(self.file.fileno())  # before the record that counts on it
-            self._bytes = self.file.tell()
-            self._record()
+        self.end_member()
+        if not self.is_complete:
+            os.fsync(self.file.fileno())  # before the record that counts on it
+        self._bytes = self.file.tell()
+        self._record()
 
     def _record(self, **more: object) -> None:
         progress = {"inputs": self.inputs, "bytes": self._bytes, "made_of": self.provenance, **more}
@@ -167,17 +161,14 @@ def open_output(
         return
     path = resolve(path)
     with ExitStack() as stack:
-        with _naming(path):
-            if provenance is not None and (path.is_file() or not path.exists()):  # neither a device nor a pipe
-                work = stack.enter_context(claimed(path))
-                output = ResumableOutput(path, work, provenance, resume=resume)
-            else:
-                output = Output(stack.enter_context(replacing(path)).open("wb"), path)
+        if provenance is not None and (path.is_file() or not path.exists()):  # neither a device nor a pipe
+            work = stack.enter_context(claimed(path))
+            output = ResumableOutput(path, work, provenance, resume=resume)
+        else:
+            output = Output(stack.enter_context(replacing(path)).open("wb"), path)
         try:
             yield output
-            with _naming(path):
-                output.finish()
-                stack.close()
+            output.finish()
         finally:
             for close in (output.end_member, output.file.close):
                 with suppress(OSError, ValueError):  # the error to report is the first one
@@ -187,14 +178,8 @@ def open_output(
 @contextmanager
 def output_folder(folder: Path) -> Iterator[None]:
     """Make a folder, and lock it while the block writes files in it."""
-    with ExitStack() as stack:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(claimed(resolve(folder), inside=True))
-        except FileExistsError as error:
-            raise UserError(f"--output {folder} is a file: name a folder") from error
-        except OSError as error:
-            raise UserError(f"--output {folder} cannot be made: {error.strerror}") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    with claimed(resolve(folder), inside=True):
         yield
 
 
@@ -207,12 +192,12 @@ def require_other(output: Path | None, *inputs: Path | None) -> None:
 
 def require_writable(path: Path) -> None:
     """Refuse an output that cannot be written, before any work for it; this leaves no file behind."""
-    with _naming(path):
-        target = resolve(path)
-        if target.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if target.is_file() or not target.exists():  # else a device or a pipe
-            tempfile.TemporaryFile(dir=target.parent).close()
+    target = resolve(path)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if target.is_file() or not target.exists():  # else a device or a pipe
+        with claimed(target):
+            pass
 
 
 def find_model(path: Path | None, runs: Path = Path("runs"), option: str = "--model ") -> Path:
@@ -260,14 +245,3 @@ def _is_there(folder: Path) -> bool:
     if not folder.is_dir():
         complete_replacement(folder)
     return folder.is_dir()
-
-
-@contextmanager
-def _naming(path: Path | None) -> Iterator[None]:
-    """Turn an OSError into a UserError that names the output; errors of standard output (None) pass unchanged."""
-    try:
-        yield
-    except OSError as error:
-        if path is None:
-            raise
-        raise UserError(f"--output {path} cannot be written: {error.strerror}") from error

@@ -119,8 +119,6 @@ def open_file(job: BulkJob, output: Path, surveyed: tuple[Path, str, int]) -> Bu
     try:
         opened = begin()
     except UserError as error:
-        if isinstance(error.__cause__, OSError):  # the disk refused: what is unfinished stays
-            raise
         if target.exists():
             message = f"{target} is no translation of this input by this model with these settings"
             raise UserError(f"{message}: choose another --output, or remove it") from error

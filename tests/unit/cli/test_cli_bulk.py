@@ -121,7 +121,7 @@ def test_a_full_disk_at_the_next_start_removes_nothing_and_can_be_gone_on_from(t
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for error, function, message in (
         (KeyboardInterrupt, "finish", ""),
-        (full, "_record", "a.en cannot be written: No space left"),
+        (full, "_record", "out: No space left"),
     ):
         with monkeypatch.context() as patched:
             patched.setattr(bulk.ResumableOutput, function, Mock(side_effect=error))
@@ -165,4 +165,4 @@ def test_bad_input_is_refused_in_one_line(translate, mono: Path):
     with output_folder(mono.parent / "out"):
         assert f"out is being written by process {os.getpid()} on" in translate()[2]
     assert "would replace the input" in translate("--output", mono)[2]
-    assert "a.en is a file: name a folder" in translate("--output", mono.parent / "a.en")[2]
+    assert "a.en: File exists" in translate("--output", mono.parent / "a.en")[2]

@@ -225,9 +225,9 @@ def test_bad_input_is_one_line(seq2seq, analyse, words, message):
     ("words", "obstacle", "message"),
     [
         (("--training", "empty"), None, "--training empty is empty: there is no text in it"),
-        ((), "deep/out", "--output deep/out is a file: name a folder"),
-        ((), "deep", "--output deep/out cannot be made: Not a directory"),
-        ((), "deep/out/analysis.html/", "deep/out/analysis.html cannot be written: Is a directory"),
+        ((), "deep/out", "deep/out: File exists"),
+        ((), "deep", "deep/out: Not a directory"),
+        ((), "deep/out/analysis.html/", "deep/out/analysis.html: Is a directory"),
     ],
 )
 def test_mistakes_are_found_before_the_model_works(analyse, monkeypatch, words, obstacle, message):

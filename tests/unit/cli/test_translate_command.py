@@ -184,7 +184,7 @@ def test_a_users_mistake_is_one_line(run, source, tmp_path, monkeypatch):
     assert "stdin:2 is not UTF-8 (byte 0xff at column 1)" in error
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("out")] == []
     assert "missing.en cannot be read: No such file" in one_line_error(run("--input", tmp_path / "missing.en"))
-    assert "no/out.es cannot be written" in one_line_error(run("--input", source, "--output", "no/out.es"))
+    assert "no/out.es: No such file" in one_line_error(run("--input", source, "--output", "no/out.es"))
     with monkeypatch.context() as patch:
         patch.setattr("seq2seq.storage.output.clone", lambda: None)  # an installed wheel
         assert "there is no model under" in one_line_error(run("hola", command=()))

@@ -107,8 +107,8 @@ def test_an_output_is_none_of_the_inputs_however_it_is_called(tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_is_one_line_and_a_device_is_never_replaced():
-    message = "--output /dev/full cannot be written: No space left"
-    refuses(message, write_lines, Path("/dev/full"), ["a line"] * 10_000)
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        write_lines(Path("/dev/full"), ["a line"] * 10_000)
     assert not Path("/dev/full").is_file()
 
 
@@ -156,7 +156,8 @@ def test_an_output_is_tried_without_a_trace(tmp_path: Path) -> None:
     for path in (tmp_path / "old", tmp_path / "new", Path("/dev/null")):
         require_writable(path)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old", "kept")]
-    refuses("cannot be written: No such file or directory", require_writable, tmp_path / "none" / "new")
+    with pytest.raises(FileNotFoundError, match="none/new'"):
+        require_writable(tmp_path / "none" / "new")
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
