@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedIOBase
 from pathlib import Path
@@ -229,15 +229,12 @@ def published_model() -> Path | None:
     return folder if folder is not None and folder.is_dir() else None
 
 
-def find_models(models: object) -> list[Path]:
-    """Return the bundles that a call names: a path of a run or of its bundle (str or Path), or a list of paths."""
-    folders = models if isinstance(models, list | tuple) else [models]
+def find_models(models: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Return the bundles that a call names: a path of a run or of its bundle, or several such paths."""
+    folders = [models] if isinstance(models, str | Path) else models
     if not folders:
         raise UserError("the list of models is empty: give runs/NAME or runs/NAME/model")
-    for path in folders:
-        if not isinstance(path, str | Path):
-            raise UserError(f"the model is {path!r} (of type {type(path).__name__}): give runs/NAME or runs/NAME/model")
-    return [find_model(Path(str(path)), option="") for path in folders]
+    return [find_model(Path(folder), option="") for folder in folders]
 
 
 def _is_there(folder: Path) -> bool:

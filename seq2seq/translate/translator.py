@@ -186,8 +186,8 @@ class Translator:
             changes: search settings by name.
 
         Raises:
-            UserError: a setting is unknown, of the wrong type or out of range, texts is no list of strings, no
-                translation meets all requirements, or one text alone exceeds the memory.
+            UserError: a setting is out of range, texts is no list of strings, no translation meets all requirements, or
+                one text alone exceeds the memory.
         """
         request = self.request(n_best=1, banned=banned, glossary=glossary, align=False, **changes)
         return [best[0].text for best in self.stream(texts, request, chunk=None)]
@@ -225,7 +225,7 @@ class Translator:
         """Return a request with the bundle's search settings, changed by changes; None changes nothing.
 
         Raises:
-            UserError: a setting is unknown, or a value has the wrong type, is out of range or excludes another.
+            UserError: a value is out of range or excludes another.
         """
         settings = change_search(self.search, changes)
         return SearchRequest(settings=settings, n_best=n_best, banned=banned, glossary=glossary, align=align)
