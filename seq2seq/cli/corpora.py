@@ -2,11 +2,11 @@
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -101,7 +101,7 @@ def distill(
     resume: options.Resume = False,
     workers: options.Workers = 1,
     *,
-    engine: dict[str, Any],
+    engine: options.EngineChoice,
     changes: options.Changes,
 ) -> None:
     """Translate the sources of a corpus into a corpus to train a student on (Kim & Rush 2016).
@@ -129,7 +129,7 @@ def backtranslate(
     resume: options.Resume = False,
     workers: options.Workers = 1,
     *,
-    engine: dict[str, Any],
+    engine: options.EngineChoice,
     changes: options.Changes,
 ) -> None:
     """Translate text of the target language into synthetic sources for it (Sennrich et al. 2016).
@@ -152,7 +152,7 @@ def make_corpus(
     output: Path,
     models: list[Path] | None,
     languages: str | None,
-    engine: Mapping[str, Any],
+    engine: options.EngineChoice,
     changes: options.Changes,
     *,
     resume: bool,
@@ -171,10 +171,10 @@ def make_corpus(
     if output.suffix != ".tsv":
         raise UserError(f"--output {output} is a corpus of two columns: let its name end in .tsv")
     request = SearchRequest(settings=shared.search_settings(folders[0], changes))
-    translator = shared.load(folders, **engine)
+    translator = shared.load(folders, engine)
     src, tgt = translator.src_lang, translator.tgt_lang
     lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, languages), src, tgt, hint)
-    require_other(output, *lines.files, engine.get("shortlist"))
+    require_other(output, *lines.files, engine.shortlist)
     if resume:
         inputs.require_regular(output, *lines.files)
     values = {"form": form, "languages": languages, **shared.output_settings(engine), **changes}

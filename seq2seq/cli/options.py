@@ -176,10 +176,9 @@ def search_options(*names: str) -> Callable[[Command], Command]:
 
 
 def engine_options(command: Command) -> Command:
-    """Give a command the options of `Engine`; the command receives their values as `engine`."""
-    return options_of(EngineChoice, "engine", {SEARCH: [field.name for field in dataclasses.fields(EngineChoice)]})(
-        command
-    )
+    """Give a command the options of `EngineChoice`, which the command receives as `engine`."""
+    names = [field.name for field in dataclasses.fields(EngineChoice)]
+    return options_of(EngineChoice, "engine", {SEARCH: names}, make=EngineChoice)(command)
 
 
 def options_of(
@@ -187,6 +186,7 @@ def options_of(
     parameter: str,
     panels: Mapping[str, Sequence[str]],
     *,
+    make: Callable[..., Any] = dict,
     has_defaults: bool = True,
     more: Mapping[str, tuple[type, str, Any]] | None = None,
 ) -> Callable[[Command], Command]:
@@ -194,8 +194,9 @@ def options_of(
 
     Args:
         schema: the dataclass.
-        parameter: name of the command's parameter; it receives a dictionary of values by field name.
+        parameter: name of the command's parameter.
         panels: names of fields by the help panel that shows their options.
+        make: gets the values by field name, and returns what the parameter receives.
         has_defaults: whether an option that is not given has the field's default; else the option is left out.
         more: options that are no fields: type, comment and default by name.
     """
@@ -211,7 +212,8 @@ def options_of(
     def replace(command: Command) -> Command:
         def with_options(**arguments: Any) -> None:
             values = {option.name: arguments.pop(option.name) for option in options}
-            command(**arguments, **{parameter: {name: value for name, value in values.items() if value is not None}})
+            given = {name: value for name, value in values.items() if value is not None}
+            command(**arguments, **{parameter: make(**given)})
 
         return with_parameters(command, with_options, options, without=parameter)
 

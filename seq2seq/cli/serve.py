@@ -59,7 +59,7 @@ def serve(
     allow_origin: AllowOrigin = None,
     threads: Threads = 0,
     *,
-    engine: dict[str, Any],
+    engine: options.EngineChoice,
     bounds: dict[str, Any],
 ) -> None:
     """Serve a model: a page, and an HTTP API that LibreTranslate's clients speak.
@@ -87,13 +87,13 @@ def serve(
         import torch
 
         torch.set_num_threads(threads)
-    translator = shared.load(folders, **engine, threads=threads)
+    translator = shared.load(folders, engine, threads=threads)
     limits.require_search(translator.search)
     service = Service(
         translator,
         limits,
         most_alternatives=min(translator.search.beam - 1, 9),
-        explain=explainer(translator) if engine["engine"] == "pytorch" and len(folders) == 1 else None,
+        explain=explainer(translator) if engine.engine == "pytorch" and len(folders) == 1 else None,
         api_key=api_key,
     )
     hosts = [host, *(allowed_host or ())]

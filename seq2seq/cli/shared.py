@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli.inputs import Input
+from seq2seq.cli.options import EngineChoice
 from seq2seq.errors import UserError
 from seq2seq.progress import bar
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.missing_packages import require_package, train_command
-from seq2seq.settings.search import Compile, SearchConfig, change_search
+from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.storage.cache import digest_files
 from seq2seq.storage.output import Output, find_model, published_model
 
@@ -65,26 +66,17 @@ def search_settings(folder: Path, changes: Mapping[str, int | float | None]) -> 
     return change_search(config.search, changes)
 
 
-def load(
-    folders: list[Path],
-    *,
-    device: str,
-    engine: str,
-    quantization: str,
-    compile: Compile,
-    shortlist: Path | None = None,
-    threads: int = 0,
-) -> "Translator":
-    """Read the model or models for the engine that `options.Engine` describes; threads are CTranslate2's (0: all)."""
+def load(folders: list[Path], choice: EngineChoice, threads: int = 0) -> "Translator":
+    """Read the model or models for the chosen engine; threads are CTranslate2's (0: all)."""
     from seq2seq.translate.translator import Translator
 
-    if engine == "pytorch":
-        return Translator.load(folders, device, compiles=compile, shortlist=shortlist)
-    if compile == "on":
-        raise UserError(f"--compile on is for the pytorch engine, and --engine is {engine}: leave one of them out")
-    if shortlist is not None:
+    if choice.engine == "pytorch":
+        return Translator.load(folders, choice.device, compiles=choice.compile, shortlist=choice.shortlist)
+    if choice.compile == "on":
+        raise UserError("--compile on is for the pytorch engine, and --engine is ctranslate2: leave one of them out")
+    if choice.shortlist is not None:
         raise UserError(
-            f"--shortlist is for the pytorch engine, and --engine is {engine}: leave one of them out "
+            "--shortlist is for the pytorch engine, and --engine is ctranslate2: leave one of them out "
             "(CTranslate2 by itself has the same by the file of `seq2seq shortlist --vmap`)"
         )
     if len(folders) > 1:
@@ -95,17 +87,17 @@ def load(
 
     (folder,) = folders
     if not is_export(folder):
-        folder = cached_export(folder, quantization, DataConfig().cache)
-    return load_export(folder, device, threads)
+        folder = cached_export(folder, choice.quantization, DataConfig().cache)
+    return load_export(folder, choice.device, threads)
 
 
-def output_settings(engine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of `options.Engine` that outputs depend on; for a shortlist, its digest."""
-    values = {**engine, "device": None, "compile": None}  # compiled or not, outputs are the same
-    if engine.get("shortlist") is not None:
+def output_settings(choice: EngineChoice) -> dict[str, Any]:
+    """Return the values of `EngineChoice` that outputs depend on; for a shortlist, its digest."""
+    values = {"engine": choice.engine, "quantization": choice.quantization}
+    if choice.shortlist is not None:
         from seq2seq.search.shortlist import Shortlist
 
-        values |= {"shortlist": None, "shortlist_digest": Shortlist.load(engine["shortlist"]).digest}
+        values["shortlist_digest"] = Shortlist.load(choice.shortlist).digest
     return values
 
 

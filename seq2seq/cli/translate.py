@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -55,7 +55,7 @@ def translate(
     reference: options.Reference = None,
     testset: options.TestSet = None,
     *,
-    engine: dict[str, Any],
+    engine: options.EngineChoice,
     changes: options.Changes,
 ) -> None:
     r"""Translate sentences, a file, or standard input: one line out for every line in, in order.
@@ -95,7 +95,7 @@ def translate(
             raise typer.BadParameter("--resume goes on with a file: give --input and --output")
         inputs.require_regular(input_, output)
     piped = None if texts or input_ or testset or interactive else Path("/dev/stdin")
-    require_other(output, piped, input_, reference, glossary, engine.get("shortlist"))
+    require_other(output, piped, input_, reference, glossary, engine.shortlist)
     document = input_ if input_ is not None and format_ == "auto" and is_document(input_) else None
     if input_ is not None and document is None and format_ == "auto":
         require_plain(input_)
@@ -121,7 +121,7 @@ def translate(
         if out.is_complete:
             print(f"{output} is already complete", file=sys.stderr)
             return
-        translator = shared.load(folders, **engine)  # slow: only after the checks of the input
+        translator = shared.load(folders, engine)  # slow: only after the checks of the input
         request = dataclasses.replace(request, align=as_json and translator.can_align)
         job = shared.Job(translator, request, prefix, phrase or [], as_json)
         if interactive:

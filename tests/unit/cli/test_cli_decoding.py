@@ -88,8 +88,8 @@ def test_a_document_becomes_a_document(run, translator, tmp_path):
 
 
 def test_ctranslate2_computes_with_int8_weights_as_the_readme_says(run, monkeypatch):
-    def load(*_, engine, quantization, **__):
-        raise UserError(f"{engine} with {quantization}")
+    def load(_, choice):
+        raise UserError(f"{choice.engine} with {choice.quantization}")
 
     monkeypatch.setattr("seq2seq.cli.shared.load", load)
     assert run("--engine", "ctranslate2", LINES[0])[2] == "error: ctranslate2 with int8\n"
