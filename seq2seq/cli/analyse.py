@@ -118,7 +118,6 @@ def analyse(
 def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: Sequence[Path]) -> "list[Translated]":
     """Read the test sets."""
     from seq2seq.evaluation.error_analysis import Translated
-    from seq2seq.evaluation.metrics import require_same_length
 
     if not len(hypotheses) == len(references) == len(sources):
         message = f"{len(hypotheses)} --hypotheses, {len(references)} --reference and {len(sources)} --input files"
@@ -127,6 +126,5 @@ def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: 
     for paths in zip(sources, hypotheses, references, strict=True):
         texts = [list(read_lines(path)) for path in paths]
         inputs.require_parallel([(str(path), lines) for path, lines in zip(paths, texts, strict=True)])
-        require_same_length(len(texts[1]), len(texts[2]))  # refuses 0 lines, too
         files.append(Translated(str(paths[1]), *texts))
     return files

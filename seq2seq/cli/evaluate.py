@@ -202,11 +202,9 @@ def score(
 
     A long source is cut as `translate` cuts it; a pair with a side of more than 2,048 tokens is refused.
     """
-    from seq2seq.evaluation.metrics import require_same_length
-
     require_other(output, input_, translations)
     sources, targets = list(read_lines(input_)), list(read_lines(translations))
-    require_same_length(len(targets), len(sources), against="input")
+    inputs.require_parallel([(str(input_), sources), (str(translations), targets)])
     folders = shared.choose_models(model)
     shared.search_settings(folders[0], changes)  # refuses a value out of range before the model is loaded
     with open_output(output) as out:

@@ -149,6 +149,7 @@ class TokenizerConfig:
         check_choices("tokenizer.", self, type=("unigram", "bpe"))
         require(self.joint or self.model is None, f"tokenizer.model={self.model} is trained: leave out tokenizer.joint")
         check_ranges("tokenizer.", self, vocab_size=(8, 2**31 - 1), input_sentence_size=(1, math.inf), masks=(0, 100))
+        check_ranges("tokenizer.", self, character_coverage=(0.98, 1))  # as SentencePiece does
         characters = "" if self.required_characters == AUTO else self.required_characters
         require(
             len(set(characters)) == len(characters)
@@ -156,10 +157,6 @@ class TokenizerConfig:
             and not re.search(r"[\s▁]", characters),
             f"tokenizer.required_characters={characters!r} must be distinct characters in Unicode's form NFC, without "
             "white space and ▁",
-        )
-        coverage = self.character_coverage
-        require(
-            0.98 <= coverage <= 1, f"tokenizer.character_coverage={coverage} not in [0.98, 1], SentencePiece's range"
         )
         for symbol in self.user_symbols:
             require(self.user_symbols.count(symbol) == 1, f"tokenizer.user_symbols has {symbol} twice")

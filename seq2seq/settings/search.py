@@ -53,9 +53,8 @@ class SearchConfig:
             min_length_ratio=(0, 1000),
             min_length=(0, 100_000),
             batch_tokens=(1, 10**9),
+            temperature=(1e-6, 1e6),
         )
-        is_allowed = 1e-6 <= self.temperature <= 1e6
-        require(is_allowed, f"search.temperature={self.temperature} must be greater than 0 and finite (1e-6 to 1e6)")
         require(0 < self.top_p <= 1, f"search.top_p={self.top_p} must be in (0, 1]")
 
 

@@ -31,7 +31,7 @@ class SubwordSamplingConfig:
     alpha: float = 0.0
 
     def __post_init__(self) -> None:
-        require(0 <= self.alpha <= 1, f"training.subword_sampling.alpha={self.alpha} must be in [0, 1]")
+        check_ranges("training.subword_sampling.", self, alpha=(0, 1))
 
 
 @dataclass(kw_only=True)
@@ -56,9 +56,8 @@ class ModifiersConfig:
     own: dict[str, float] = field(default_factory=dict)  # weights of registered families by name (docs/extensions.md)
 
     def __post_init__(self) -> None:
-        require(0 <= self.share <= 1, f"training.modifiers.share={self.share} must be in [0, 1]")
         weights = {name: value for name, value in vars(self).items() if name not in ("share", "own")}
-        check_ranges("training.modifiers.", self, **dict.fromkeys(weights, (0, sys.float_info.max)))
+        check_ranges("training.modifiers.", self, share=(0, 1), **dict.fromkeys(weights, (0, sys.float_info.max)))
         for name, weight in self.own.items():
             part_of(MODIFIERS, name)
             require_at_least(f"{MODIFIERS}.{name}", weight, 0)

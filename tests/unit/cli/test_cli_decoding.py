@@ -56,7 +56,7 @@ def test_what_a_model_switches_on_can_be_switched_off(run, bundle_folder, transl
 def test_a_setting_of_zero_is_a_setting(run):
     status, out, err = run("hola", "--sampling", "--temperature", "0")
     assert (status, out) == (1, "")
-    assert "search.temperature=0.0 must be greater than 0" in err
+    assert "search.temperature=0.0 must be at least 1e-06" in err
 
 
 def test_phrases_reach_every_line(run, translator, tmp_path):
@@ -161,7 +161,7 @@ def test_given_translations_are_scored(score, translator):
     first = json.loads(score("--json", "--per-token")[1].splitlines()[0])
     assert first["log_probs"] == pytest.approx(expected[0].log_probs)
     assert first["alignment"] == [list(pair) for pair in expected[0].alignment]
-    assert "the input is longer than the translations: 4 lines against 1" in one_line_error(score(targets=["El gato"]))
+    assert re.search(r"different numbers of lines: .*in.en 4, .*out.es 1;", one_line_error(score(targets=["El gato"])))
 
 
 def test_scores_are_of_float32_products_where_translation_is_in_bf16(score, translator, bundle_folder, monkeypatch):

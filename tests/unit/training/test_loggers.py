@@ -49,8 +49,7 @@ def test_several_loggers_are_one_run_and_no_sweep():
 
 
 def test_an_unknown_logger_is_refused():
-    message = r"logger has no option 'tensorbord': choose from csv, mlflow, tensorboard, wandb$"
-    refuses(message, compose, ["logger=csv,tensorbord"])
+    refuses("Could not load 'logger/tensorbord'", compose, ["logger=csv,tensorbord"])
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def test_progress_counts_every_text_once(echo):
     ("settings", "message"),
     [
         ({"max_length": 0}, "max_length=0 must be at least 1"),
-        ({"temperature": math.inf}, "search.temperature=inf must be greater than 0 and finite"),
+        ({"temperature": math.inf}, "search.temperature=inf must be at most 1000000"),
         ({"top_p": 0.0}, r"search.top_p=0.0 must be in \(0, 1\]"),
         ({"top_p": math.nan}, r"search.top_p=nan must be in \(0, 1\]"),
         ({"length_penalty": 200.0}, "search.length_penalty=200.0 must be at most 10"),
