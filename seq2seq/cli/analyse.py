@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,52 +14,33 @@ from seq2seq.storage.output import find_model, read_lines
 if TYPE_CHECKING:
     from seq2seq.evaluation.error_analysis import Translated
 
-Hypotheses = Annotated[
-    list[Path] | None,
-    options.files(
-        metavar="FILE...", help="Translations, one per line. [dim]default: the test translations of --model's run[/dim]"
-    ),
-]
-References = Annotated[
-    list[Path] | None,
-    options.files("--reference", metavar="FILE...", help="Reference translations, one file per test set."),
-]
-Sources = Annotated[
-    list[Path] | None, options.files("--input", metavar="FILE...", help="Sources, one file per test set.")
-]
-NewFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", help="Folder to make. [dim]default without --hypotheses: analysis/ in the run's folder[/dim]"
-    ),
-]
-Training = Annotated[
-    list[str] | None,
-    options.scoring(metavar="CORPUS...", help="Training text. [dim]default: the training text of --model's run[/dim]"),
-]
-Languages = Annotated[
-    str | None, options.scoring(metavar="A,B", help="Languages of the columns of a --training .tsv, such as en,es.")
-]
-Model = Annotated[Path | None, options.scoring("--model", help="Run or bundle folder; its attention is analysed, too.")]
-SrcLang = Annotated[str | None, options.scoring(help="Source language. [dim]default: --model's, or en[/dim]")]
-TgtLang = Annotated[str | None, options.scoring(help="Target language. [dim]default: --model's, or es[/dim]")]
-Worst = Annotated[
-    int, options.scoring(min=1, help="Number of worst lines shown for each fault, and for all sentences.")
-]
-
 
 def analyse(
-    hypotheses: Hypotheses = None,
-    reference: References = None,
-    input_: Sources = None,
-    output: NewFolder = None,
-    training: Training = None,
-    languages: Languages = None,
-    model: Model = None,
+    hypotheses: list[Path] | None = options.files(
+        None,
+        metavar="FILE...",
+        help="Translations, one per line. [dim]default: the test translations of --model's run[/dim]",
+    ),
+    reference: list[Path] | None = options.files(
+        None, "--reference", metavar="FILE...", help="Reference translations, one file per test set."
+    ),
+    input_: list[Path] | None = options.files(
+        None, "--input", metavar="FILE...", help="Sources, one file per test set."
+    ),
+    output: Path | None = typer.Option(
+        None, "--output", help="Folder to make. [dim]default without --hypotheses: analysis/ in the run's folder[/dim]"
+    ),
+    training: list[str] | None = options.scoring(
+        None, metavar="CORPUS...", help="Training text. [dim]default: the training text of --model's run[/dim]"
+    ),
+    languages: str | None = options.scoring(
+        None, metavar="A,B", help="Languages of the columns of a --training .tsv, such as en,es."
+    ),
+    model: Path | None = options.scoring(None, "--model", help="Run or bundle folder; its attention is analysed, too."),
     device: options.Device = "auto",
-    src_lang: SrcLang = None,
-    tgt_lang: TgtLang = None,
-    worst: Worst = 10,
+    src_lang: str | None = options.scoring(None, help="Source language. [dim]default: --model's, or en[/dim]"),
+    tgt_lang: str | None = options.scoring(None, help="Target language. [dim]default: --model's, or es[/dim]"),
+    worst: int = options.scoring(10, min=1, help="Number of worst lines shown for each fault, and for all sentences."),
     as_json: options.AsJson = False,
 ) -> None:
     """Show where finished translations score low, and what is wrong with them, as tables, a page, and JSON.

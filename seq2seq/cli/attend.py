@@ -12,51 +12,37 @@ from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
 from seq2seq.storage.output import find_model, open_output, output_folder
 
-Sentence = Annotated[str, typer.Argument(metavar="TEXT", help="One sentence.")]
-Target = Annotated[
-    str | None, typer.Option(help="Its translation. [dim]default: the model's own[/dim]", show_default=False)
-]
-Without = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        help="Switch off a part of the model: encoder.2.head.3 (layer 2, head 3), decoder.1, cross, mask, positions, "
-        "or source.3, the keys of the third source word; may be given several times.",
-    ),
-]
-Average = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME", help="Heads that attend equally to all visible positions; may be given several times."
-    ),
-]
-Softmax = Annotated[
-    float,
-    typer.Option("--softmax-temperature", help="Divisor of all scores besides √c; above 1, attention is more even."),
-]
-RankHeads = Annotated[
-    bool, typer.Option("--rank-heads", help="Also measure how much the loss grows without each head.")
-]
-Over = Annotated[
-    Path | None,
-    options.files(metavar="RUN", help="Show how the alignment emerges: cross-attention at each checkpoint of a run."),
-]
 OVER_PAGE, OVER_PICTURE = "over.html", "over.gif"
 PAGE, PICTURE, LARGE, NUMBERS = "attention.html", "attention.png", "alignment.png", "attention.json"
 
 
 @options.search_options("beam")
 def attend(
-    text: Sentence,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="One sentence.")],
     output: options.NewFolder,
-    target: Target = None,
+    target: str | None = typer.Option(
+        None, help="Its translation. [dim]default: the model's own[/dim]", show_default=False
+    ),
     model: options.OneModel = None,
     device: options.Device = "auto",
-    without: Without = None,
-    average: Average = None,
-    softmax_temperature: Softmax = 1.0,
-    rank_heads: RankHeads = False,
-    over: Over = None,
+    without: list[str] | None = typer.Option(
+        None,
+        metavar="NAME",
+        help="Switch off a part of the model: encoder.2.head.3 (layer 2, head 3), decoder.1, cross, mask, positions, "
+        "or source.3, the keys of the third source word; may be given several times.",
+    ),
+    average: list[str] | None = typer.Option(
+        None, metavar="NAME", help="Heads that attend equally to all visible positions; may be given several times."
+    ),
+    softmax_temperature: float = typer.Option(
+        1.0, "--softmax-temperature", help="Divisor of all scores besides √c; above 1, attention is more even."
+    ),
+    rank_heads: bool = typer.Option(
+        False, "--rank-heads", help="Also measure how much the loss grows without each head."
+    ),
+    over: Path | None = options.files(
+        None, metavar="RUN", help="Show how the alignment emerges: cross-attention at each checkpoint of a run."
+    ),
     *,
     changes: options.Changes,
 ) -> None:

@@ -33,11 +33,12 @@ Languages = Annotated[
     ),
 ]
 NewCorpus = Annotated[Path, options.files("--output", help="Corpus to write, .tsv.")]
-Tag = Annotated[bool, options.files("--tag", help=f"Begin every synthetic source with {TAG}.")]
-Show = Annotated[int, typer.Option(min=0, metavar="N", help="Training pairs to show as the model gets them.")]
 
 
-def prepare(overrides: options.Overrides = None, show: Show = 0) -> None:
+def prepare(
+    overrides: options.Overrides = None,
+    show: int = typer.Option(0, min=0, metavar="N", help="Training pairs to show as the model gets them."),
+) -> None:
     """Prepare text before training: clean, find duplicates and overlap, learn the vocabulary, tokenise.
 
     [bold]seq2seq prepare experiment=tatoeba_cpu data.root=FOLDER data.num_proc=4[/bold]   then train.py with the
@@ -124,7 +125,7 @@ def backtranslate(
     input_: Corpora,
     output: NewCorpus,
     model: options.Models = None,
-    tag: Tag = False,
+    tag: bool = options.files(False, "--tag", help=f"Begin every synthetic source with {TAG}."),
     languages: Languages = None,
     resume: options.Resume = False,
     workers: options.Workers = 1,

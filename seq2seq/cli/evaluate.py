@@ -21,57 +21,42 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 MAX_TER_WORDS = 500  # TER takes more than about ten seconds for a longer line that differs much from its reference
 MetricName = StrEnum("MetricName", ["bleu", "chrf", "ter"])  # keys of `METRICS`, which is slow to import
-Hypotheses = Annotated[
-    list[Path] | None,
-    options.files(
-        metavar="FILE...", help="Translations to score, one per line; of several files, the first is the baseline."
-    ),
-]
-References = Annotated[
-    list[Path] | None, options.scoring("--reference", metavar="FILE...", help="Reference translations, one per line.")
-]
-Metrics = Annotated[
-    list[MetricName] | None,
-    options.scoring("--metric", metavar="NAME...", help="bleu, chrf (chrF++), ter. [dim]default: all[/dim]"),
-]
-EvaluatedSources = Annotated[
-    Path | None, options.files("--input", help="Sources, one per line; for --robustness and --confidence.")
-]
-Robustness = Annotated[
-    bool, options.scoring("--robustness", help="Let --model translate 2,000 unusual forms of --input's sentences.")
-]
-Confidence = Annotated[
-    bool, options.scoring("--confidence", help="Compare --model's confidences with what the references say.")
-]
-Samples = Annotated[
-    int | None, options.scoring(min=1, max=10**7, help="Samples of the paired bootstrap. [dim]default: 1000[/dim]")
-]
-Trials = Annotated[
-    int | None, options.scoring(min=1, max=10**7, help="Trials of approximate randomisation. [dim]default: 10000[/dim]")
-]
-SrcLang = Annotated[str, options.scoring(help="Source language of --testset.")]
-TgtLang = Annotated[
-    str, options.scoring(help="Target language: of --testset; it decides how BLEU splits lines into words.")
-]
 MAX_SCORED_TOKENS = 2048  # per side; all logits of a pair are in memory at once
-Sources = Annotated[Path, options.files("--input", help="Sources, one per line.")]
-Translations = Annotated[Path, options.files(help="Translations of the sources, one per line.")]
-PerToken = Annotated[bool, options.files("--per-token", help="Also write every token's score.")]
 
 
 @options.search_options("repair")
 def evaluate(
-    hypotheses: Hypotheses = None,
-    reference: References = None,
+    hypotheses: list[Path] | None = options.files(
+        None,
+        metavar="FILE...",
+        help="Translations to score, one per line; of several files, the first is the baseline.",
+    ),
+    reference: list[Path] | None = options.scoring(
+        None, "--reference", metavar="FILE...", help="Reference translations, one per line."
+    ),
     testset: options.TestSet = None,
-    src_lang: SrcLang = "en",
-    tgt_lang: TgtLang = "es",
-    metric: Metrics = None,
-    samples: Samples = None,
-    trials: Trials = None,
-    input_: EvaluatedSources = None,
-    robustness: Robustness = False,
-    confidence: Confidence = False,
+    src_lang: str = options.scoring("en", help="Source language of --testset."),
+    tgt_lang: str = options.scoring(
+        "es", help="Target language: of --testset; it decides how BLEU splits lines into words."
+    ),
+    metric: list[MetricName] | None = options.scoring(
+        None, "--metric", metavar="NAME...", help="bleu, chrf (chrF++), ter. [dim]default: all[/dim]"
+    ),
+    samples: int | None = options.scoring(
+        None, min=1, max=10**7, help="Samples of the paired bootstrap. [dim]default: 1000[/dim]"
+    ),
+    trials: int | None = options.scoring(
+        None, min=1, max=10**7, help="Trials of approximate randomisation. [dim]default: 10000[/dim]"
+    ),
+    input_: Path | None = options.files(
+        None, "--input", help="Sources, one per line; for --robustness and --confidence."
+    ),
+    robustness: bool = options.scoring(
+        False, "--robustness", help="Let --model translate 2,000 unusual forms of --input's sentences."
+    ),
+    confidence: bool = options.scoring(
+        False, "--confidence", help="Compare --model's confidences with what the references say."
+    ),
     model: options.OneModel = None,
     device: options.Device = "auto",
     as_json: options.AsJson = False,
@@ -184,12 +169,12 @@ def warn_of_slow_ter(files: Iterable[tuple[str, Sequence[str]]]) -> None:
 
 @options.search_options("length_penalty", "batch_tokens")
 def score(
-    input_: Sources,
-    translations: Translations,
+    input_: Annotated[Path, options.files("--input", help="Sources, one per line.")],
+    translations: Annotated[Path, options.files(help="Translations of the sources, one per line.")],
     model: options.Models = None,
     output: options.Output = None,
     as_json: options.AsJson = False,
-    per_token: PerToken = False,
+    per_token: bool = options.files(False, "--per-token", help="Also write every token's score."),
     device: options.Device = "auto",
     *,
     changes: options.Changes,

@@ -13,25 +13,6 @@ from seq2seq.settings.missing_packages import require_package
 from seq2seq.storage.atomic import resolve
 from seq2seq.storage.output import find_model, open_output, require_other, require_writable
 
-Averaged = Annotated[
-    list[Path] | None, typer.Option("--model", help="Run or bundle folder to average; give at least two.")
-]
-Run = Annotated[
-    Path | None, typer.Option("--run", help="Run whose checkpoints to average, instead of --model; with --last.")
-]
-Last = Annotated[int | None, typer.Option(min=2, help="Number of latest checkpoints to average; with --run.")]
-Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="Folder that save_pretrained wrote, or a name on the hub.")
-]
-Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
-ImportFormat = Annotated[Literal["huggingface"], typer.Argument(metavar="FORMAT", help="huggingface.")]
-Format = Annotated[
-    Literal["bundle", "ctranslate2", "huggingface", "argos", "html"],
-    typer.Argument(metavar="FORMAT", help="bundle, ctranslate2, huggingface, argos or html."),
-]
-Exported = Annotated[
-    Path, typer.Option("--output", help="Folder to make; for argos or html, a file: NAME.argosmodel or NAME.html.")
-]
 _WEIGHTS = {  # formats with several precisions
     "bundle": ("float32", "float16"),
     "ctranslate2": get_args(options.Precision),
@@ -42,17 +23,18 @@ _MODULES = {  # of a format's exporter in seq2seq.apps
     "argos": "exchange.ctranslate2",
     "html": "explain.model_page",
 }
-File = Annotated[Path, options.files("--output", help="Shortlist to write.")]
-Best = Annotated[int, typer.Option(min=1, help="Most target subwords of each source subword.")]
-Frequent = Annotated[
-    int, typer.Option(min=0, help="Number of most frequent target subwords, which are allowed in every text.")
-]
-Vmap = Annotated[
-    Path | None, options.files("--vmap", help="Also write this file for CTranslate2: vmap.txt in the export's folder.")
-]
 
 
-def average(output: options.NewFolder, model: Averaged = None, run: Run = None, last: Last = None) -> None:
+def average(
+    output: options.NewFolder,
+    model: list[Path] | None = typer.Option(
+        None, "--model", help="Run or bundle folder to average; give at least two."
+    ),
+    run: Path | None = typer.Option(
+        None, "--run", help="Run whose checkpoints to average, instead of --model; with --last."
+    ),
+    last: int | None = typer.Option(None, min=2, help="Number of latest checkpoints to average; with --run."),
+) -> None:
     """Make a model whose weights are the mean of several models' weights.
 
     [bold]seq2seq average --model runs/a --model runs/b --output runs/mean[/bold]   same sizes, same vocabulary
@@ -76,7 +58,14 @@ def average(output: options.NewFolder, model: Averaged = None, run: Run = None, 
     print(f"{output}: the mean of {', '.join(names)}", file=sys.stderr)
 
 
-def import_(format_: ImportFormat, source: Source, output: options.NewFolder, revision: Revision = None) -> None:
+def import_(
+    format_: Annotated[Literal["huggingface"], typer.Argument(metavar="FORMAT", help="huggingface.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Folder that save_pretrained wrote, or a name on the hub.")
+    ],
+    output: options.NewFolder,
+    revision: str | None = typer.Option(None, help="Branch, tag or commit on the hub."),
+) -> None:
     """Import a model that another program trained: a Marian model in Hugging Face's layout, such as OPUS-MT's.
 
     [bold]seq2seq import huggingface Helsinki-NLP/opus-mt-en-es --output opus[/bold]   then translate --model opus
@@ -96,7 +85,18 @@ def import_(format_: ImportFormat, source: Source, output: options.NewFolder, re
 
 
 def export(
-    format_: Format, output: Exported, model: options.OneModel = None, quantization: options.Quantization = "float32"
+    format_: Annotated[
+        Literal["bundle", "ctranslate2", "huggingface", "argos", "html"],
+        typer.Argument(metavar="FORMAT", help="bundle, ctranslate2, huggingface, argos or html."),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", help="Folder to make; for argos or html, a file: NAME.argosmodel or NAME.html.")
+    ],
+    model: options.OneModel = None,
+    quantization: options.Precision = options.search(
+        "float32",
+        help="Precision of the weights: float32; also float16 for bundle, float16 or int8 for ctranslate2 and argos.",
+    ),
 ) -> None:
     """Write a model for another program, which then translates without this one, or in half the space.
 
@@ -124,7 +124,15 @@ def export(
 
 
 def shortlist(
-    output: File, model: options.OneModel = None, best: Best = 100, frequent: Frequent = 300, vmap: Vmap = None
+    output: Annotated[Path, options.files("--output", help="Shortlist to write.")],
+    model: options.OneModel = None,
+    best: int = typer.Option(100, min=1, help="Most target subwords of each source subword."),
+    frequent: int = typer.Option(
+        300, min=0, help="Number of most frequent target subwords, which are allowed in every text."
+    ),
+    vmap: Path | None = options.files(
+        None, "--vmap", help="Also write this file for CTranslate2: vmap.txt in the export's folder."
+    ),
 ) -> None:
     """Learn which target subwords each source subword needs, so that translation is faster.
 

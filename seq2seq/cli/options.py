@@ -36,49 +36,19 @@ search = functools.partial(typer.Option, rich_help_panel=SEARCH)
 wanted = functools.partial(typer.Option, rich_help_panel=WANTED)
 scoring = functools.partial(typer.Option, rich_help_panel=SCORING)
 
-Texts = Annotated[
-    list[str] | None, typer.Argument(metavar="TEXT", help="Sentences; without any, --input or stdin is read.")
-]
 Models = Annotated[
     list[Path] | None, files("--model", help=f"Run or bundle folder; given several times, an ensemble. {_NEWEST}")
 ]
 OneModel = Annotated[Path | None, typer.Option("--model", help=f"Run or bundle folder. {_NEWEST}")]
-Input = Annotated[
-    Path | None, files("--input", help="File to translate, one text per line; or .srt .vtt .po .xliff .tmx .html .md.")
-]
-Format = Annotated[
-    Literal["auto", "lines"],
-    files("--format", help="auto: what the ending of --input says; lines: one text per line, whatever the ending."),
-]
 Output = Annotated[
     Path | None, files(help="File to write, complete or not at all; also .gz .bz2 .xz. [dim]default: stdout[/dim]")
 ]
 Resume = Annotated[
     bool, files("--resume", help="Begin --output, or go on if an earlier command was interrupted; done if complete.")
 ]
-Shard = Annotated[
-    str | None, files(metavar="I/N", help="Translate part I of N of --input; all parts in order are the whole.")
-]
 Workers = Annotated[int, files(min=1, help="Processes that translate a file or stdin on the CPU.")]
-Interactive = Annotated[bool, files("--interactive", help="Ask for sentences one by one.")]
-NBest = Annotated[
-    int, files(min=1, help="Translations of each input: at most --beam; with --sampling, the number of samples.")
-]
 AsJson = Annotated[bool, files("--json", help="Write JSON instead of text.")]
-Prefix = Annotated[str, wanted(help="Text that every translation begins with.")]
-Phrase = Annotated[list[str] | None, wanted(help="Phrase that every translation contains; may be given several times.")]
-Ban = Annotated[list[str] | None, wanted(help="Phrase that no translation contains; may be given several times.")]
-Glossary = Annotated[
-    Path | None, wanted(help="File of terms and their translations, term TAB translation on each line.")
-]
-Quantization = Annotated[
-    Precision,
-    search(
-        help="Precision of the weights: float32; also float16 for bundle, float16 or int8 for ctranslate2 and argos."
-    ),
-]
 Device = Annotated[str, search(help="Device: cpu, cuda, cuda:N, or auto: a GPU if there is one.")]
-Reference = Annotated[Path | None, scoring(help="Reference translations, one per line: score with BLEU, chrF++, TER.")]
 TestSet = Annotated[str | None, scoring(help="Public test set by its sacreBLEU name, such as wmt13.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OTHER)]
 Extension = Annotated[
@@ -88,12 +58,6 @@ Extension = Annotated[
 NewFolder = Annotated[Path, typer.Option("--output", help="Folder to make.")]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="SETTING", help="group=option or key=value, as for train.py.")
-]
-Ray = Annotated[
-    str | None,
-    typer.Option(
-        "--ray", metavar="ADDRESS", help="Ray cluster to work on: its address, auto, or local to start one here."
-    ),
 ]
 
 

@@ -4,7 +4,7 @@ import sys
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -22,42 +22,30 @@ VIEWER = Path(seq2seq.__file__).parent / "apps/explain/viewer"  # the modules th
 BOUNDS = ("char_limit", "batch_limit", "sentence_limit", "tag_limit", "max_batch", "waiting_chars", "timeout")
 
 network = partial(typer.Option, rich_help_panel="Network")
-Host = Annotated[str, network(help="Address to listen on; 0.0.0.0 means all addresses.")]
-Port = Annotated[int, network(min=0, max=65535, help="Port to listen on; 0 takes a free port.")]
-ApiKey = Annotated[
-    str | None,
-    network(
-        envvar="SEQ2SEQ_API_KEY",
-        help="Key that every request must contain. [dim]default: none[/dim]",
-        show_default=False,
-    ),
-]
-AllowedHost = Annotated[
-    list[str] | None,
-    network(
-        help="Name by which browsers reach the server, such as translate.example.org, or '*'; may be given several "
-        "times. [dim]Always allowed: localhost, IP addresses, --host[/dim]"
-    ),
-]
-AllowOrigin = Annotated[
-    list[str] | None,
-    network(
-        help="Origin whose pages may send requests, such as https://example.org, or '*'; may be given several times."
-    ),
-]
-Threads = Annotated[int, typer.Option(min=0, help="CPU threads of the model; 0: PyTorch's choice.")]
 
 
 @options.engine_options
 @options.options_of(Limits, "bounds", {"Limits": BOUNDS})
 def serve(
     model: options.Models = None,
-    host: Host = "127.0.0.1",
-    port: Port = 8000,
-    api_key: ApiKey = None,
-    allowed_host: AllowedHost = None,
-    allow_origin: AllowOrigin = None,
-    threads: Threads = 0,
+    host: str = network("127.0.0.1", help="Address to listen on; 0.0.0.0 means all addresses."),
+    port: int = network(8000, min=0, max=65535, help="Port to listen on; 0 takes a free port."),
+    api_key: str | None = network(
+        None,
+        envvar="SEQ2SEQ_API_KEY",
+        help="Key that every request must contain. [dim]default: none[/dim]",
+        show_default=False,
+    ),
+    allowed_host: list[str] | None = network(
+        None,
+        help="Name by which browsers reach the server, such as translate.example.org, or '*'; may be given several "
+        "times. [dim]Always allowed: localhost, IP addresses, --host[/dim]",
+    ),
+    allow_origin: list[str] | None = network(
+        None,
+        help="Origin whose pages may send requests, such as https://example.org, or '*'; may be given several times.",
+    ),
+    threads: int = typer.Option(0, min=0, help="CPU threads of the model; 0: PyTorch's choice."),
     *,
     engine: options.EngineChoice,
     bounds: dict[str, Any],

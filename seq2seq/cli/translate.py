@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,41 +18,45 @@ from seq2seq.storage.output import open_output, output_folder, read_lines, requi
 from seq2seq.text.glossary import Glossary
 
 HINT = "check the text, or give --model a model of the other direction"
-Inputs = Annotated[list[str], typer.Option("--input", help="Files or a quoted pattern; may be given several times.")]
-OutputFolder = Annotated[Path, typer.Option("--output", help="Folder for the translations, compressed as the inputs.")]
-NumWorkers = Annotated[
-    int, typer.Option("--workers", min=1, help="Translators that work at the same time, with --ray.")
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=4096,
-        help="CPU threads of each translator. [dim]default: all; with --ray 1[/dim]",
-        show_default=False,
-    ),
-]
 
 
 @options.engine_options
 @options.search_options(*options.ALL_SEARCH)
 def translate(
-    texts: options.Texts = None,
+    texts: list[str] | None = typer.Argument(
+        None, metavar="TEXT", help="Sentences; without any, --input or stdin is read."
+    ),
     model: options.Models = None,
-    input_: options.Input = None,
+    input_: Path | None = options.files(
+        None, "--input", help="File to translate, one text per line; or .srt .vtt .po .xliff .tmx .html .md."
+    ),
     output: options.Output = None,
-    format_: options.Format = "auto",
+    format_: Literal["auto", "lines"] = options.files(
+        "auto", "--format", help="auto: what the ending of --input says; lines: one text per line, whatever the ending."
+    ),
     resume: options.Resume = False,
-    shard: options.Shard = None,
+    shard: str | None = options.files(
+        None, metavar="I/N", help="Translate part I of N of --input; all parts in order are the whole."
+    ),
     workers: options.Workers = 1,
-    interactive: options.Interactive = False,
-    n_best: options.NBest = 1,
+    interactive: bool = options.files(False, "--interactive", help="Ask for sentences one by one."),
+    n_best: int = options.files(
+        1, min=1, help="Translations of each input: at most --beam; with --sampling, the number of samples."
+    ),
     as_json: options.AsJson = False,
-    prefix: options.Prefix = "",
-    phrase: options.Phrase = None,
-    ban: options.Ban = None,
-    glossary: options.Glossary = None,
-    reference: options.Reference = None,
+    prefix: str = options.wanted("", help="Text that every translation begins with."),
+    phrase: list[str] | None = options.wanted(
+        None, help="Phrase that every translation contains; may be given several times."
+    ),
+    ban: list[str] | None = options.wanted(
+        None, help="Phrase that no translation contains; may be given several times."
+    ),
+    glossary: Path | None = options.wanted(
+        None, help="File of terms and their translations, term TAB translation on each line."
+    ),
+    reference: Path | None = options.scoring(
+        None, help="Reference translations, one per line: score with BLEU, chrF++, TER."
+    ),
     testset: options.TestSet = None,
     *,
     engine: options.EngineChoice,
@@ -171,12 +175,22 @@ def translate_file(job: shared.Job, source: Path, target: Path) -> None:
 
 @options.search_options("beam", "length_penalty", "batch_tokens", *options.SAMPLING)
 def bulk_translate(
-    input_: Inputs,
-    output: OutputFolder,
+    input_: Annotated[
+        list[str], typer.Option("--input", help="Files or a quoted pattern; may be given several times.")
+    ],
+    output: Annotated[Path, typer.Option("--output", help="Folder for the translations, compressed as the inputs.")],
     model: options.Models = None,
-    ray: options.Ray = None,
-    workers: NumWorkers = 1,
-    threads: Threads = None,
+    ray: str | None = typer.Option(
+        None, "--ray", metavar="ADDRESS", help="Ray cluster to work on: its address, auto, or local to start one here."
+    ),
+    workers: int = typer.Option(1, "--workers", min=1, help="Translators that work at the same time, with --ray."),
+    threads: int | None = typer.Option(
+        None,
+        min=1,
+        max=4096,
+        help="CPU threads of each translator. [dim]default: all; with --ray 1[/dim]",
+        show_default=False,
+    ),
     device: options.Device = "auto",
     *,
     changes: options.Changes,
