@@ -15,8 +15,7 @@ from seq2seq.settings.checks import IntOrAuto, load_extensions
 from seq2seq.settings.config import field_comments
 from seq2seq.settings.search import Compile, SearchConfig
 
-FILES, SEARCH, DRAWING, WANTED = "Input and output", "Search", "Sampling and choice", "Required and forbidden phrases"
-SCORING, OTHER = "Scoring", "Other"
+SEARCH, DRAWING = "Search", "Sampling and choice"
 Command = Callable[..., None]
 Changes = Mapping[str, int | float | None]  # search settings by name, as `Translator.translate` takes them
 
@@ -31,10 +30,11 @@ _NEWEST = "[dim]default: the newest under runs/, named on stderr[/dim]"
 EngineName = Literal["pytorch", "ctranslate2"]
 Precision = Literal["float32", "int8", "float16"]
 
-files = functools.partial(typer.Option, rich_help_panel=FILES)
+files = functools.partial(typer.Option, rich_help_panel="Input and output")
 search = functools.partial(typer.Option, rich_help_panel=SEARCH)
-wanted = functools.partial(typer.Option, rich_help_panel=WANTED)
-scoring = functools.partial(typer.Option, rich_help_panel=SCORING)
+wanted = functools.partial(typer.Option, rich_help_panel="Required and forbidden phrases")
+scoring = functools.partial(typer.Option, rich_help_panel="Scoring")
+other = functools.partial(typer.Option, rich_help_panel="Other")
 
 Models = Annotated[
     list[Path] | None, files("--model", help=f"Run or bundle folder; given several times, an ensemble. {_NEWEST}")
@@ -50,11 +50,6 @@ Workers = Annotated[int, files(min=1, help="Processes that translate a file or s
 AsJson = Annotated[bool, files("--json", help="Write JSON instead of text.")]
 Device = Annotated[str, search(help="Device: cpu, cuda, cuda:N, or auto: a GPU if there is one.")]
 TestSet = Annotated[str | None, scoring(help="Public test set by its sacreBLEU name, such as wmt13.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OTHER)]
-Extension = Annotated[
-    list[str] | None,
-    typer.Option(metavar="MODULE", help="Python module that registers own parts.", rich_help_panel=OTHER),
-]
 NewFolder = Annotated[Path, typer.Option("--output", help="Folder to make.")]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="SETTING", help="group=option or key=value, as for train.py.")
@@ -91,17 +86,20 @@ class Application(typer.Typer):
         """Add a command; each paragraph of its docstring becomes one line, which the terminal wraps."""
 
         def add(command: Command) -> Command:
-            def with_extensions(*, debug: bool, extension: list[str] | None, **arguments: Any) -> None:
+            def with_common(
+                *,
+                debug: bool = other(False, "--debug", help="Show the traceback of an error."),
+                extension: list[str] | None = other(
+                    None, metavar="MODULE", help="Python module that registers own parts."
+                ),
+                **arguments: Any,
+            ) -> None:
                 load_extensions(extension or ())
                 command(**arguments)
 
             help_text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(command) or "")
-            of_all = {"debug": (False, Debug), "extension": (None, Extension)}
-            added = [
-                inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-                for option, (default, kind) in of_all.items()
-            ]
-            whole = with_parameters(command, with_extensions, added)
+            *common, _ = inspect.signature(with_common).parameters.values()
+            whole = with_parameters(command, with_common, common)
             return super(Application, self).command(name, help=help_text, **settings)(whole)
 
         return add
