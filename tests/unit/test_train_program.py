@@ -74,7 +74,6 @@ def train_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         (("logger=wandb",), "logger=wandb needs the package wandb"),
         (("resume=runs/half", "trainer.max_steps=5"), "the run has 6 updates already, trainer.max_steps=5 is not more"),
         (("training.lr=1",), "there is no setting training.lr: did you mean training.learning_rate?"),
-        (("model=" + "x" * 5000,), "xxx: File name too long"),
     ],
 )
 def test_what_cannot_begin_is_refused_before_text_is_prepared(call, monkeypatch, overrides, message):

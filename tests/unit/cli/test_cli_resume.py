@@ -51,22 +51,6 @@ def test_an_interrupted_file_goes_on_as_if_nothing_had_happened_unless_something
     assert run("hola", "--resume")[0] == 2
 
 
-@pytest.mark.slow
-def test_without_resume_the_same_command_says_what_it_begins_anew(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("seq2seq.translate.translator.CHUNK_LINES", 1)
-    source, output = tmp_path / "in.en", tmp_path / "out.es"
-    source.write_text("The cat.\n" * 3)
-    options = ("--input", source, "--output", output, "--max-length", "2")
-    with monkeypatch.context() as patched:
-        patched.setattr("seq2seq.cli.shared.show", breaking_at(3))
-        assert run(*options)[0] == 130
-    status, _, err = run(*options)
-    assert status == 0
-    assert "out.es: an interrupted command wrote 2 inputs, which are now written anew; --resume would go on" in err
-    output.unlink()
-    assert run(*options, "--resume")[::2] == (0, "")  # begins, since there is nothing
-
-
 def test_the_parts_of_a_file_are_the_whole_in_order(run, tmp_path, monkeypatch):
     monkeypatch.setattr("seq2seq.translate.translator.CHUNK_LINES", 2)
     monkeypatch.chdir(tmp_path)

@@ -41,6 +41,9 @@ def test_a_distilled_corpus_has_the_teachers_translations_as_targets(call, trans
     assert (status, stdout) == (0, "")
     assert err == f"{out}: en→es of {corpus}\n"
     assert made(out) == [list(pair) for pair in zip(SOURCES, translator.translate(SOURCES, beam=2), strict=True)]
+    resume = ("distill", "--input", corpus, "--output", out, "--resume", "--beam")
+    assert call(*resume, "2")[2] == f"{out} is already complete\n"
+    assert "was made with beam=2, not 3: --resume it with the same" in one_line_error(call(*resume, "3"))
 
 
 def test_synthetic_sources_are_tagged_and_texts_stay_as_they_are(call, translator, tmp_path):
@@ -84,35 +87,9 @@ def test_either_column_of_a_tsv_and_several_inputs_can_be_translated(call, corpu
     assert [source for source, _ in made(out)] == ["uno", "dos", "tres", "cuatro", "una bola"]
 
 
-def test_a_corpus_that_was_broken_off_goes_on(call, tmp_path, monkeypatch):
-    mono, whole, out = tmp_path / "mono", tmp_path / "whole.tsv", tmp_path / "out.tsv"
-    mono.write_text("".join(f"{PAIRS[i % 4][0]} {i}\n" for i in range(12)), encoding="utf-8")
-    monkeypatch.setattr("seq2seq.translate.translator.CHUNK_LINES", 4)
-    assert call("distill", "--input", mono, "--output", whole, "--max-length", "3")[0] == 0
-    options, stream = ("--input", mono, "--output", out, "--max-length", "3"), Translator.stream
-
-    def breaking(self, texts, request, **options):
-        for number, best in enumerate(stream(self, texts, request, **options)):
-            if number == 6:
-                raise KeyboardInterrupt
-            yield best
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Translator, "stream", breaking)
-        assert call("distill", *options)[0] == 130
-    assert not out.exists()
-    assert "was made with beam=None, not 2" in call("distill", *options, "--beam", "2", "--resume")[2]
-    assert call("distill", *options, "--resume")[0] == 0
-    assert out.read_bytes() == whole.read_bytes()
-
-
 def test_what_is_wrong_with_a_corpus_is_told_in_one_line(call, corpus, tmp_path):
     def error(*options):
-        status, out, err = call("distill", *options)
-        assert (status, out) == (1, "")
-        assert err.startswith("error: ")
-        assert err.count("\n") == 1
-        return err
+        return one_line_error(call("distill", *options))
 
     assert "let its name end in .tsv" in error("--input", corpus, "--output", tmp_path / "out.txt")
     out = ("--output", tmp_path / "out.tsv")

@@ -244,9 +244,6 @@ def test_evaluate_scores_a_finished_translation(seq2seq, tmp_path, testset):
     file.write_text("The cat.\nUna bola azul.\n")
     status, out, _ = seq2seq("evaluate", "--hypotheses", file, "--testset", "wmt13", "--json")
     assert (status, json.loads(out)["bleu"]["value"]) == (0, pytest.approx(100))
-    status, out, err = seq2seq("evaluate", "--hypotheses", file, "--reference", file)
-    assert (status, err) == (0, "")
-    assert "chrF++" in out
     assert seq2seq("evaluate", "--hypotheses", file)[0] == 2
 
 

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
-from saved_runs import make_run
 
 from seq2seq.errors import UserError
 from seq2seq.settings.compose import compose
 from seq2seq.settings.config import Config, flatten
-from seq2seq.settings.loading import load_config
 from tests.thin import thin
 
 CONF = Path(__file__).parents[3] / "conf"
@@ -175,8 +173,3 @@ def test_the_error_for_a_wrong_override_names_the_way_out(override: str, message
         compose([override])
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 2000
-
-
-def test_the_error_for_a_resumed_runs_override_suggests_a_setting(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no setting max_steps: did you mean trainer.max_steps\?"):
-        load_config(str(make_run(tmp_path / "half")), ["max_steps=5"])

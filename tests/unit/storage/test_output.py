@@ -70,7 +70,7 @@ def test_the_second_command_that_writes_an_output_is_refused_and_names_the_first
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".bz2", ".xz"])
 @pytest.mark.parametrize("count", [0, 2, 5])
-def test_an_output_is_compressed_by_its_ending_also_when_it_is_resumed(tmp_path, ending, count):
+def test_an_output_is_compressed_by_its_ending_also_when_it_is_resumed(tmp_path, caplog, ending, count):
     lines = [f"línea {number}" for number in range(count)]
 
     def write(file: Path, stop: int, **options: bool) -> None:
@@ -84,8 +84,11 @@ def test_an_output_is_compressed_by_its_ending_also_when_it_is_resumed(tmp_path,
 
     straight, killed = tmp_path / f"a{ending}", tmp_path / f"b{ending}"
     write(straight, count)
-    with suppress(KeyboardInterrupt):
-        write(killed, 3)
+    for _ in range(2):  # without resume, the second one begins anew
+        with suppress(KeyboardInterrupt):
+            write(killed, 3)
+    warning = f"{killed}: an interrupted command wrote 2 inputs, which are now written anew; --resume would go on"
+    assert caplog.messages == [warning] * (count > 3)
     write(killed, count, resume=True)
     assert killed.read_bytes() == straight.read_bytes()
     assert list(read_lines(killed)) == lines
