@@ -14,7 +14,7 @@ import yaml
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from seq2seq.settings.compose import compose, home, known_settings, rewrite
+from seq2seq.settings.compose import compose, home, known_settings
 from seq2seq.settings.config import Config
 from tests.fuzz.mutating import COSTLY, PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 
@@ -60,11 +60,6 @@ def check(overrides: list[str], folder: Path, watched_files: Callable[[], Any]) 
 @given(overrides=st.lists(OVERRIDES, min_size=1, max_size=3))
 def test_odd_overrides(overrides: list[str], folder: Path, watched_files: Callable[[], Any]) -> None:
     check(overrides, folder, watched_files)
-
-
-@given(overrides=st.lists(OVERRIDES, max_size=3))
-def test_odd_globs(overrides: list[str]) -> None:
-    assert "\n" not in (refusal_of(lambda: rewrite(overrides)) or "")
 
 
 PRESET = """# @package _global_

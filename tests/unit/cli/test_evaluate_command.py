@@ -79,8 +79,7 @@ def test_a_line_that_is_too_long_for_ter_is_named_before_the_work(evaluate):
 
 @pytest.mark.slow
 def test_unusual_texts_are_counted_by_family(evaluate, tmp_path):
-    bundle = Path(__file__).parents[2] / "golden" / "bundle"
-    words = ("--robustness", "--model", str(bundle), "--input", "in.en", "--reference", "r1.es")
+    words = ("--robustness", "--model", GOLDEN, "--input", "in.en", "--reference", "r1.es")
     status, out, _ = evaluate(*words, "--json", "--repair")
     families = json.loads(out)
     assert (status, len(families)) == (0, 9)  # no line is long enough
@@ -93,11 +92,10 @@ def test_unusual_texts_are_counted_by_family(evaluate, tmp_path):
 
 @pytest.mark.slow
 def test_confidences_are_compared_with_the_references(evaluate, tmp_path):
-    golden = Path(__file__).parents[2] / "golden" / "bundle"
     words = ("--confidence", "--input", "in.en", "--reference", "r1.es", "--model")
-    status, _, err = evaluate(*words, str(golden))
+    status, _, err = evaluate(*words, GOLDEN)
     assert (status, "is not calibrated, so it gives no confidence" in err) == (1, True)
-    bundle = load_bundle(golden)
+    bundle = load_bundle(GOLDEN)
     bundle.config.calibration = Calibration(100.0, 0.0, 0.0, 0.0)
     save_bundle(tmp_path / "model", bundle, card="")
     status, out, _ = evaluate(*words, str(tmp_path / "model"), "--json")
