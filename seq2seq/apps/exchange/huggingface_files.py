@@ -56,7 +56,6 @@ _LAYER_NAMES = {  # parts of the names of a layer's weights: ours, Marian's
 }
 _READS_STREAM = re.compile(r"\.([qkv]_proj|up)\.(weight|bias)$")  # linear maps whose input is the residual stream
 _FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-_MAX_POSITIONS = 100_000  # rows of a table of positions
 
 
 class Special(NamedTuple):
@@ -81,8 +80,6 @@ def read_tokenizers(folder: Path, generation: Mapping[str, Any], *, is_shared: b
         for name, of_side, first in zip((SOURCE, TARGET), ids, (start if is_shared else None, start), strict=True)
     )
     forbidden = _forbidden(generation, folder / GENERATION)
-    if outside := sorted(number for number in forbidden if not 0 <= number < len(ids[1])):
-        raise UserError(shorten(f"{folder / GENERATION} forbids {outside}, which the vocabulary does not have"))
     if ids[1][special.eos] in forbidden:
         raise UserError(f"{folder / GENERATION} forbids the end mark: no translation would end")
     unproducible = tuple(
@@ -142,9 +139,7 @@ def _text_of(subword: Any, default: str) -> str:
 def _read_ids(path: Path, special: Special) -> dict[str, int]:
     """Return the id of each subword of a side."""
     ids = read_json(path, _MAX_VOCABULARY)
-    if not all(type(number) is int for number in ids.values()):
-        raise UserError(f"{path} is damaged: it does not give every subword a number")
-    if sorted(ids.values()) != list(range(len(ids))):
+    if not all(type(number) is int for number in ids.values()) or sorted(ids.values()) != list(range(len(ids))):
         raise UserError(f"{path} is damaged: it does not number its {len(ids)} subwords from 0 on")
     if missing := [subword for subword in special if subword not in ids]:
         raise UserError(shorten(f"{path} lacks {', '.join(missing)}, which {SETTINGS} names"))
@@ -177,16 +172,14 @@ def _in_our_order(ids: Mapping[str, int], special: Special, start: int | None) -
 def _forbidden(generation: Mapping[str, Any], path: Path) -> set[int]:
     """Return Marian's ids that no translation contains."""
     words, tokens = generation.get("bad_words_ids") or [], generation.get("suppress_tokens") or []
-    if not (isinstance(words, list) and isinstance(tokens, list)):
-        raise UserError(f"{path} is damaged: bad_words_ids or suppress_tokens is no list")
-    for word in words:
-        if not (isinstance(word, list) and len(word) == 1):
-            message = shorten(f"{path} has bad_words_ids of several subwords, such as {word!r:.40}")
-            raise UserError(f"{message}: only single ones are known")
-    forbidden = [*(word[0] for word in words), *tokens]
+    try:
+        forbidden: set[Any] = {*(number for (number,) in words), *tokens}
+    except (TypeError, ValueError):  # a value is no list, or several subwords are forbidden together
+        forbidden = {None}
     if not all(type(number) is int for number in forbidden):
-        raise UserError(f"{path} is damaged: bad_words_ids or suppress_tokens has what is no id")
-    return set(forbidden)
+        message = shorten(f"{path} has bad_words_ids={words!r:.40} and suppress_tokens={tokens!r:.40}")
+        raise UserError(f"{message}: only ids of single subwords are known")
+    return forbidden
 
 
 class Pairing(NamedTuple):
@@ -294,7 +287,7 @@ def drop_fixed_positions(folder: Path, state: dict[str, Tensor], d_model: int) -
     for name in _POSITIONS:
         if (table := state.pop(name, None)) is None:
             continue
-        is_table = table.ndim == 2 and table.shape[1] == d_model and len(table) <= _MAX_POSITIONS
+        is_table = table.shape[1:] == (d_model,)
         sines = sinusoidal(0, len(table), d_model, table.device)[:, _channel_order(d_model)] if is_table else None
         if sines is None or not torch.allclose(table.float(), sines, atol=1e-3):
             raise UserError(f"{folder}: {name} is no table of sines: learned positions cannot be imported")
