@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,14 @@ from seq2seq.text.tokenizer import BOS, EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, BundleConfig, save_bundle
 from tests.unit.model.models import make_transformer
+
+
+@pytest.fixture(params=["ctranslate2", "huggingface"])
+def exporter(request: pytest.FixtureRequest) -> Callable[[Path, Path], None]:
+    """The export to each program."""
+    package = "transformers" if request.param == "huggingface" else request.param
+    pytest.importorskip(package, reason=f"the extra `{request.param}` is not installed")
+    return getattr(import_module(f"seq2seq.apps.exchange.{request.param}"), f"export_{request.param}")
 
 
 @pytest.fixture

@@ -1,14 +1,14 @@
 import itertools
 import json
-import re
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from seq2seq.errors import UserError
+from seq2seq.settings.bundle import is_export
 from seq2seq.text.tokenizer import BOS, EOS
+from seq2seq.translate.ctranslate2_engine import load_export
+from tests.refusing import refuses
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
@@ -16,7 +16,7 @@ import ctranslate2
 
 from seq2seq.apps.exchange import cached
 from seq2seq.apps.exchange.cached import cached_export
-from seq2seq.apps.exchange.ctranslate2 import QUANTIZATIONS, USAGE, export_ctranslate2
+from seq2seq.apps.exchange.ctranslate2 import QUANTIZATIONS, export_ctranslate2
 from seq2seq.model import attention
 
 SOURCES = [[5, 29, 11, 200, 7, 31, 8], [40, 41], [9, 250, 17, 4]]
@@ -80,45 +80,17 @@ def test_an_export_holds_all_that_translating_needs(bundle_folder, tokenizer, tm
     assert (tmp_path / "export" / "tokenizer.model").read_bytes() == tokenizer.model_bytes
     config = json.loads((tmp_path / "export" / "config.json").read_text())
     assert [config["decoder_start_token"], config["eos_token"]] == tokenizer.tokens([BOS, EOS])
+    assert is_export(tmp_path / "export")
+    loaded = load_export(tmp_path / "export", "cpu")
+    assert (loaded.search.beam, loaded.src_lang, loaded.tgt_lang) == (3, "en", "es")
+    assert not is_export(bundle_folder)
+    refuses(r"is no export for CTranslate2 \(bundle.json is missing\)", load_export, bundle_folder, "cpu")
 
 
-def test_the_readmes_commands_translate(bundle_folder, tmp_path, capsys):
-    export_ctranslate2(bundle_folder, tmp_path / "export")
-    card = (tmp_path / "export" / "README.md").read_text()
-    usage = USAGE.replace("SOURCE", "tokenizer.model").replace("TARGET", "tokenizer.model")
-    usage = usage.replace("EXAMPLE", "The ball is blue.")
-    assert "## Use with ctranslate2\n\n" + usage in card
-    code = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0].replace("FOLDER", str(tmp_path / "export"))
-    exec(code, {})
-    assert len(capsys.readouterr().out.split()) >= 1
-
-
-def test_what_cannot_be_written_is_refused_and_leaves_nothing(bundle_folder, tmp_path):
-    with pytest.raises(UserError, match=f"quantization=int4 is not known: choose one of {', '.join(QUANTIZATIONS)}"):
-        export_ctranslate2(bundle_folder, tmp_path / "export", "int4")
+def test_an_unknown_quantization_is_refused_and_leaves_nothing(bundle_folder, tmp_path):
+    message = f"quantization=int4 is not known: choose one of {', '.join(QUANTIZATIONS)}"
+    refuses(message, export_ctranslate2, bundle_folder, tmp_path / "export", "int4")
     assert not list(tmp_path.iterdir())
-    (tmp_path / "mine.txt").write_text("dear to me")
-    with pytest.raises(UserError, match="is there already: give --output a new or empty folder"):
-        export_ctranslate2(bundle_folder, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
-def test_a_bundle_that_is_not_whole_has_no_cached_export(bundle_folder, tmp_path):
-    bundle = shutil.copytree(bundle_folder, tmp_path / "model")
-    (bundle / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match=r"model.safetensors"):
-        cached_export(bundle, "int8", None)
-
-
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
-def test_a_model_whose_code_was_changed_is_refused_and_leaves_nothing(
-    random_model, save_model, tokenizer, tmp_path, monkeypatch, quantization
-):
-    bundle, weights = save_model(random_model(tokenizer.vocab_size)), attention.attention_weights
-    monkeypatch.setattr(attention, "attention_weights", lambda queries, *rest: weights(1.5 * queries, *rest))
-    with pytest.raises(UserError, match=r"^CTranslate2 gives other scores than the model's code here, which was"):
-        export_ctranslate2(bundle, tmp_path / "export", quantization)
-    assert not (tmp_path / "export").exists()
 
 
 def test_a_changed_code_gets_no_cached_export_of_the_old_code(bundle_folder, tmp_path, monkeypatch):
@@ -147,20 +119,3 @@ def test_a_cached_export_is_made_once_for_each_bundle_and_quantization(
     assert cached_export(bundle, "float32", None) == first
     assert (first / "model.bin").stat().st_size > 10_000
     assert cached_export(save_model(random_model(tokenizer.vocab_size, positions="rotary")), "float32", None) != first
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("positions", "none"),
-        ("decoder_mask", "none"),
-        ("cross_attention", "none"),
-        *(("relevance", value) for value in ("shared", "uniform", "unscaled")),
-    ],
-)
-def test_an_ablation_is_refused_by_name_and_leaves_nothing(random_model, save_model, tokenizer, tmp_path, key, value):
-    bundle = save_model(random_model(tokenizer.vocab_size, **{key: value}))
-    with pytest.raises(UserError, match=rf"^model\.{key}={value}: such an ablation cannot be exported") as caught:
-        export_ctranslate2(bundle, tmp_path / "export")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "export").exists()

@@ -48,8 +48,6 @@ def test_converting_there_and_back_changes_no_weight(random_model, has_bias: boo
         ({"norm_position": "pre"}, "model.norm_position=pre: a Marian model can only have post"),
         ({"activation": "swiglu"}, "model.activation=swiglu: a Marian model can only have relu"),
         ({"positions": "rotary"}, "model.positions=rotary: a Marian model can only have sinusoidal"),
-        ({"positions": "none"}, "model.positions=none: such an ablation cannot be exported"),
-        ({"relevance": "unscaled"}, "model.relevance=unscaled: such an ablation cannot be exported"),
     ],
 )
 def test_a_style_that_marian_has_not_is_refused_by_name(random_model, style, message):
