@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from seq2seq.apps.serve import messages
 from seq2seq.apps.serve.batching import OverloadedError, RefusedError, TooLateError
-from seq2seq.apps.serve.messages import TEXT, AnyRequest, DetectRequest, ExplainRequest, TranslateRequest, errors
+from seq2seq.apps.serve.messages import AnyRequest, DetectRequest, ExplainRequest, TranslateRequest
 from seq2seq.apps.serve.middleware import CLEANUP, CLIENT_GONE, Cors, Front
 from seq2seq.apps.serve.service import Service
 from seq2seq.apps.serve.translating import TranslatedText, sentences_of
@@ -34,7 +34,8 @@ _ABSENT = {  # routes of LibreTranslate, and the message of their error
     "/translate_file": "this server translates no files: use `seq2seq translate --input FILE`, or /translate for text",
     "/suggest": "this server takes no suggestions: send a glossary with a request, or train with better pairs",
 }
-_WORK_ERRORS = (400, 408, 413, 415, 429, 503)  # error statuses of routes that need the model, besides 403 and 500
+_ERROR = {"application/json": {"schema": messages.ErrorAnswer.model_json_schema()}}
+_ERRORS: dict[int | str, Any] = {"default": {"description": "An error", "content": _ERROR}}  # of every route
 
 
 def create_app(
@@ -59,7 +60,7 @@ def create_app(
         yield
         await service.stop()
 
-    app = FastAPI(title="seq2seq", lifespan=lifespan, docs_url=None, redoc_url=None, responses=errors(403, 500))
+    app = FastAPI(title="seq2seq", lifespan=lifespan, docs_url=None, redoc_url=None, responses=_ERRORS)
     app.router.redirect_slashes = False  # `Front` removes them
     app.state.service = service
     _add_errors(app, service)
@@ -116,21 +117,15 @@ def _add_work(app: FastAPI, service: Service) -> None:
         response_model=messages.TranslateAnswer,
         response_model_exclude_unset=True,
         openapi_extra=messages.body_of(TranslateRequest),
-        responses=errors(*_WORK_ERRORS, 501),
     )
     async def translate(request: Request) -> dict[str, Any]:
         return await _answer(request, service, TranslateRequest, partial(_translate, service))
 
-    @app.post("/detect", openapi_extra=messages.body_of(DetectRequest), responses=errors(*_WORK_ERRORS))
+    @app.post("/detect", openapi_extra=messages.body_of(DetectRequest))
     async def detect(request: Request) -> list[messages.Detection]:
         return await _answer(request, service, DetectRequest, partial(_detect, service))
 
-    @app.post(
-        "/explain",
-        response_class=Response,
-        openapi_extra=messages.body_of(ExplainRequest),
-        responses={**errors(*_WORK_ERRORS, 501), 200: messages.EXPLANATION},
-    )
+    @app.post("/explain", response_model=dict[str, Any], openapi_extra=messages.body_of(ExplainRequest))
     async def explain(request: Request) -> Response:
         async def work(fields: ExplainRequest) -> bytes:
             if service.explain is None:
@@ -261,12 +256,12 @@ def _add_facts(app: FastAPI, service: Service) -> None:
     """Add the page, and the routes that do not need the model."""
     src, tgt = (messages.Language(code=code, name=language_name(code)) for code in service.texts.languages)
 
-    @app.get("/languages", responses=errors(503))
+    @app.get("/languages")
     async def languages() -> list[messages.TranslatedLanguage]:
         targets = {src.code: [tgt.code], tgt.code: []}
         return [messages.TranslatedLanguage(**one.model_dump(), targets=targets[one.code]) for one in (src, tgt)]
 
-    @app.get("/frontend/settings", responses=errors(503))
+    @app.get("/frontend/settings")
     async def settings() -> messages.SettingsAnswer:
         return messages.SettingsAnswer(
             charLimit=service.limits.char_limit,
@@ -277,19 +272,19 @@ def _add_facts(app: FastAPI, service: Service) -> None:
             explainLimit=service.limits.explain_chars if service.explain is not None else 0,
         )
 
-    @app.get("/health", responses=errors(503))
-    @app.get("/ready", responses=errors(503))
+    @app.get("/health")
+    @app.get("/ready")
     async def health() -> dict[str, str]:
         if trouble := service.trouble:
             raise StarletteHTTPException(503, trouble)  # Starlette's exception: does not count as a refused request
         return {"status": "ok"}
 
-    @app.get("/metrics", response_class=Response, responses={**errors(400), 200: {"content": {"text/plain": TEXT}}})
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics(request: Request) -> Response:
         _check_key(_bearer(request), service)
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/", response_class=Response, responses={**errors(503), 200: {"content": {"text/html": TEXT}}})
+    @app.get("/", response_class=HTMLResponse)
     async def page() -> Response:
         text = (_PAGE / "index.html").read_text(encoding="utf-8")  # FileResponse might answer with a part of the file
         return HTMLResponse(text, headers={"Cache-Control": "no-cache"})

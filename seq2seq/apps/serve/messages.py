@@ -4,12 +4,11 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
-from http import HTTPStatus
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import HTTPException, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Json, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, Json, StringConstraints, ValidationError
 from python_multipart.multipart import parse_options_header
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
@@ -19,12 +18,6 @@ from seq2seq.data.languages import base_language
 
 _DRAIN_TIMEOUT = 1.0  # seconds for which the rest of an unwanted body is read
 _LISTS = ("without", "average")  # fields of a form that are lists, even with one value
-TEXT = {"schema": {"type": "string"}}
-EXPLANATION = {  # OpenAPI's description of the answer
-    "description": "The model's attention, `walks` through one layer and head, and the `beams` of the search; "
-    "docs/attention.md describes the other fields.",
-    "content": {"application/json": {"schema": {"type": "object"}}},
-}
 
 
 class KeyedRequest(BaseModel):
@@ -82,26 +75,20 @@ class ExplainRequest(KeyedRequest):
     temperature: float = Field(default=1.0, ge=0.001, le=1000, description="Divisor of all scores besides √c")
 
 
-class _Answer(BaseModel):
-    """An answer that allows no other fields than its own."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class ErrorAnswer(_Answer):
+class ErrorAnswer(BaseModel):
     """An error message."""
 
     error: str
 
 
-class Detection(_Answer):
+class Detection(BaseModel):
     """A possible language of a text."""
 
     confidence: float  # percent
     language: str  # code
 
 
-class TranslateAnswer(_Answer):
+class TranslateAnswer(BaseModel):
     """A text's translation, or a list for a list of texts; other fields are present if the request asks for them."""
 
     translatedText: str | list[str]  # noqa: N815
@@ -111,7 +98,7 @@ class TranslateAnswer(_Answer):
     confidence: float | list[float | None] | None = None  # from 0 to 1, of the least sure sentence
 
 
-class Language(_Answer):
+class Language(BaseModel):
     """A language by its code and its English name."""
 
     code: str
@@ -124,7 +111,7 @@ class TranslatedLanguage(Language):
     targets: list[str]
 
 
-class SettingsAnswer(_Answer):
+class SettingsAnswer(BaseModel):
     """The server's settings for a page."""
 
     charLimit: int  # noqa: N815
@@ -137,11 +124,6 @@ class SettingsAnswer(_Answer):
     language: dict[Literal["source", "target"], Language]
     alternatives: int
     explainLimit: int  # noqa: N815
-
-
-def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI's description of a route's errors."""
-    return {status: {"description": HTTPStatus(status).phrase, "model": ErrorAnswer} for status in statuses}
 
 
 def body_of(shape: type[BaseModel]) -> dict[str, Any]:
