@@ -3,12 +3,10 @@
 import sys
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-import seq2seq
 from seq2seq.apps.serve.limits import Limits
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     from seq2seq.apps.serve.service import Explain
     from seq2seq.translate.translator import Translator
 
-VIEWER = Path(seq2seq.__file__).parent / "apps/explain/viewer"  # the modules that draw explanations
 BOUNDS = ("char_limit", "batch_limit", "sentence_limit", "tag_limit", "max_batch", "waiting_chars", "timeout")
 
 network = partial(typer.Option, rich_help_panel="Network")
@@ -80,12 +77,11 @@ def serve(
     service = Service(
         translator,
         limits,
-        most_alternatives=min(translator.search.beam - 1, 9),
         explain=explainer(translator) if engine.engine == "pytorch" and len(folders) == 1 else None,
         api_key=api_key,
     )
     hosts = [host, *(allowed_host or ())]
-    app = create_app(service, allowed_hosts=hosts, allow_origins=allow_origin or (), viewer=VIEWER)
+    app = create_app(service, allowed_hosts=hosts, allow_origins=allow_origin or ())
     if not ip_address(listener.getsockname()[0]).is_loopback and not api_key:
         print(f"warning: {host} is open to the network and no --api-key is set: anybody can translate", file=sys.stderr)
     message = f"serving {' '.join(map(str, folders))} at {url_of(listener)} (Ctrl-C ends)"

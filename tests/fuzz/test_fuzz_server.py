@@ -41,12 +41,11 @@ def ask(bundle_folder: Path) -> Iterator[Ask]:
     service = Service(
         translator,
         limits,
-        most_alternatives=2,
         explain=cli_serve.explainer(translator),
         detect=lambda text: (("en", "es")[len(text) % 2], float(len(text))),
         api_key=KEY,
     )
-    app = create_app(service, allow_origins=["http://a.example"], viewer=cli_serve.VIEWER)
+    app = create_app(service, allow_origins=["http://a.example"])
     api = app.openapi()
 
     async def send_one(method: str, path: str, headers: Headers, chunks: Sequence[bytes], query: bytes) -> Any:

@@ -30,6 +30,7 @@ from seq2seq.text.glossary import Glossary
 R = TypeVar("R")
 
 _PAGE = Path(__file__).parent / "page"
+_VIEWER = Path(__file__).parents[1] / "explain/viewer"  # the JavaScript modules that draw explanations
 _ABSENT = {  # routes of LibreTranslate, and the message of their error
     "/translate_file": "this server translates no files: use `seq2seq translate --input FILE`, or /translate for text",
     "/suggest": "this server takes no suggestions: send a glossary with a request, or train with better pairs",
@@ -43,7 +44,6 @@ def create_app(
     *,
     allowed_hosts: Sequence[str] = (),
     allow_origins: Sequence[str] = (),
-    viewer: Path | None = None,
 ) -> FastAPI:
     """Return the ASGI application around a service, which is stored in `state.service` of the application.
 
@@ -51,7 +51,6 @@ def create_app(
         service: translates and explains.
         allowed_hosts: host names that clients may use for this server, besides localhost and IP addresses.
         allow_origins: origins of pages on other hosts that may send requests.
-        viewer: folder of the JavaScript modules that draw explanations; None: they are not served.
     """
 
     @asynccontextmanager
@@ -76,8 +75,7 @@ def create_app(
         )
     app.add_middleware(Front, service=service, allowed_hosts=allowed_hosts, allow_origins=allow_origins)
     app.mount("/page", StaticFiles(directory=_PAGE), "page")
-    if viewer is not None:
-        app.mount("/viewer", StaticFiles(directory=viewer), "viewer")
+    app.mount("/viewer", StaticFiles(directory=_VIEWER), "viewer")
     return app
 
 

@@ -121,16 +121,11 @@ class Connection(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_silence_timer()
         elif self not in self._silent:
-            self._silent[self] = self.loop.call_later(self.timeout_keep_alive, self._end_silence)
+            self._silent[self] = self.loop.call_later(self.timeout_keep_alive, self.transport.close)
 
     def _stop_silence_timer(self) -> None:
         if timer := self._silent.pop(self, None):
             timer.cancel()
-
-    def _end_silence(self) -> None:
-        self._silent.pop(self)
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -177,17 +172,11 @@ def run(app: FastAPI, listener: socket.socket, on_start: Callable[[], object]) -
         timeout_graceful_shutdown=math.ceil(service.limits.timeout) + _CLOSING_TIMEOUT,
     )
     bound = LogBound()
-    handlers = logging.getLogger().handlers or [logging.lastResort]
     logging.captureWarnings(True)
-    for handler in filter(None, handlers):
+    for handler in logging.getLogger().handlers:
         handler.addFilter(bound)
-    try:
+    with listener:
         Server(config, on_start).run(sockets=[listener])
-    finally:
-        for handler in filter(None, handlers):
-            handler.removeFilter(bound)
-        logging.captureWarnings(False)
-        listener.close()
 
 
 def _most_connections(limit: int) -> int:

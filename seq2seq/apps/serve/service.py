@@ -68,7 +68,6 @@ class Service:
         translator: Translator,
         limits: Limits | None = None,
         *,
-        most_alternatives: int = 4,
         explain: Explain | None = None,
         detect: Detect | None = None,
         api_key: str | None = None,
@@ -78,13 +77,13 @@ class Service:
         Args:
             translator: translates the sentences.
             limits: of requests, batches and waiting; None: the defaults.
-            most_alternatives: most further translations that a request may ask for; at most the translator's beam - 1.
             explain: returns an explanation as JSON values; None: this server cannot explain.
             detect: returns a text's likeliest language; None: py3langid's model does.
             api_key: the key that requests must have; None: no request needs a key.
         """
         self.limits = limits = limits or Limits()
-        self.translator, self.most_alternatives = translator, most_alternatives
+        self.translator = translator
+        self.most_alternatives = min(translator.search.beam - 1, _MOST_ALTERNATIVES)
         self.explain, self.api_key = explain, api_key
         self.metrics = Metrics()
         self.inside, self.explanations = 0, 0

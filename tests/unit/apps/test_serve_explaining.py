@@ -20,7 +20,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "attention.md"
 
 def ask(translator: Translator, **sent: Any) -> httpx.Response:
     async def scenario() -> httpx.Response:
-        app = create_app(Service(translator, explain=cli_serve.explainer(translator)), viewer=cli_serve.VIEWER)
+        app = create_app(Service(translator, explain=cli_serve.explainer(translator)))
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),

@@ -22,7 +22,7 @@ def ask(translator: FakeTranslator) -> Callable[..., Any]:
 
     def run(scenario: Callable[[Any], Awaitable[Any]], **options: Any) -> Any:
         async def run_scenario() -> Any:
-            names = ("allowed_hosts", "allow_origins", "viewer")
+            names = ("allowed_hosts", "allow_origins")
             of_app = {name: options.pop(name) for name in names if name in options}
             async with served(create_app(Service(translator, **options), **of_app)) as client:
                 return await scenario(client)

@@ -16,6 +16,7 @@ from seq2seq.apps.serve.app import create_app
 from seq2seq.apps.serve.service import Service
 from seq2seq.errors import UserError
 from seq2seq.settings.bundle import Calibration
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.glossary import Glossary
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Translation
@@ -30,6 +31,7 @@ class FakeTranslator(Translator):
     """
 
     src_lang, tgt_lang = "en", "es"
+    search = SearchConfig(beam=5)
 
     def __init__(self) -> None:
         self.aligns = False
