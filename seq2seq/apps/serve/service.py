@@ -24,8 +24,8 @@ _FEW_WORDS, _CERTAIN = 2, 90.0  # words, and probability (percent) below which t
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 Detect = Callable[[str], tuple[str, float]]  # the likeliest language of a text, and its probability (percent)
-_THIRD, _UNLIKELY = 0.6, 0.1  # a text is in a third language that is likelier, if the model's languages are less likely
-_IMPOSSIBLE = 0.01  # the same, however likely the third language is
+_CERTAIN_THIRD = 0.9  # least probability of a language without a name here
+_THIRD, _UNLIKELY = 0.4, 0.13  # least share of a third language, and most share of the model's two, as a part of it
 _TARGET = 0.7  # least probability of the target language: a text in it is not translated
 
 
@@ -169,20 +169,21 @@ def detector(src_lang: str, tgt_lang: str) -> Detect:
     """Return the function that finds a text's language; without letters, the source language with probability 0.
 
     A short text looks like many of the 140 languages that py3langid knows. So a text is in the model's source or target
-    language, whichever is likelier, unless both are unlikely beside a third language of `seq2seq.data.languages`.
+    language, whichever is likelier, unless both together are unlikely beside a third language: one that is certain, or
+    one of `seq2seq.data.languages`.
     """
     src, tgt = base_language(src_lang), base_language(tgt_lang)
 
     def detect(text: str) -> tuple[str, float]:
         words = re.findall(r"[^\W\d_]+", text.lower())
         ranked = load_identifier().rank(f" {' '.join(words)} ")  # likeliest first
-        shares = {code: float(share) for code, share in ranked if code in {*NAMES, src, tgt}}
+        named = {*NAMES, src, tgt}
+        shares = {code: float(share) for code, share in ranked if code in named or share > _CERTAIN_THIRD}
         if not words or not (shares.get(src) or shares.get(tgt)):
             return src_lang, 0.0
         third, total = next(iter(shares)), sum(shares.values())
         pair = shares.get(src, 0.0), shares.get(tgt, 0.0)
-        limit = _UNLIKELY if shares[third] > _THIRD * total else _IMPOSSIBLE
-        if third not in (src, tgt) and sum(pair) < limit * total:
+        if shares[third] > _THIRD * total and sum(pair) < _UNLIKELY * shares[third]:
             return third, float(round(100 * shares[third] / total))
         share = pair[1] / sum(pair)
         return (tgt_lang, float(round(100 * share))) if share > _TARGET else (src_lang, float(round(100 - 100 * share)))

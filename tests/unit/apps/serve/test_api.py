@@ -497,5 +497,6 @@ def test_a_text_has_a_language_and_a_confidence_if_it_has_letters(text: str, lan
     assert detector("en-GB", "es-MX")(text) == (region.get(language, language), confidence)
 
 
+        *(("Arrivederci", "it", 40), ("გამარჯობა", "ka", 90), ("Բարև", "hy", 90), ("வணக்கம்", "ta", 90)),
 def test_a_language_that_py3langid_does_not_know_is_never_certain():
     assert detector("xx", "yy")("El gato bebe.") == ("xx", 0.0)
