@@ -32,7 +32,7 @@ AnyRequest = TypeVar("AnyRequest", bound=KeyedRequest)
 class DetectRequest(KeyedRequest):
     """A request for the language of a text, or of all texts of a list together."""
 
-    q: str | list[str] = Field(min_length=1, description="Text or texts")
+    q: str | list[str] = Field(description="Text or texts")
 
     @property
     def texts(self) -> list[str]:
@@ -48,7 +48,6 @@ Terms = dict[Phrase, Phrase]
 class TranslateRequest(DetectRequest):
     """A request for translations, with LibreTranslate's fields."""
 
-    q: str | list[str] = Field(description="Text or texts to translate")
     source: Code = Field(description="Language of the text, such as en or en-US, or auto")
     target: Code = Field(description="Language of the translation")
     format: Literal["text", "html"] = "text"
@@ -183,7 +182,7 @@ async def _parse(request: Request, body: bytes, kind: str) -> dict[str, Any]:
     if not body:
         return {}
     try:
-        if kind == "application/json":
+        if kind.endswith(("/json", "+json")):
             values = json.loads(body)
             if not isinstance(values, dict):
                 raise HTTPException(400, "Invalid JSON format")
@@ -199,7 +198,9 @@ async def _parse(request: Request, body: bytes, kind: str) -> dict[str, Any]:
             limits = {"max_files": 0, "max_fields": len(body), "max_part_size": len(body) + 1}
             form = await MultiPartParser(request.headers, stream(), **limits).parse()
             return _fields(form.multi_items())
-    except (ValueError, RecursionError, MultiPartException):
+    except MultiPartException as error:  # a file, or no boundary
+        raise HTTPException(400, f"Invalid request: {error.message}") from None
+    except (ValueError, RecursionError):
         raise HTTPException(400, f"Invalid request: expected {kind} in UTF-8") from None
     raise HTTPException(415, "Invalid request: send application/json or a form")
 

@@ -92,6 +92,7 @@ def test_an_empty_text_has_an_empty_translation(ask: Ask, translator: FakeTransl
     for kind in ("text", "html"):
         assert post(ask, json=question(q, format=kind, alternatives=2)).json() == expected
     assert post(ask, data=question("")).json() == post(ask, params=question("")).json() == {"translatedText": ""}
+    assert post(ask, "/detect", json={"q": q}).json() == [{"language": "en", "confidence": 0.0}]
     assert not translator.batches
 
 
@@ -112,6 +113,12 @@ def test_the_query_string_has_fields_too(ask: Ask):
 def test_a_language_is_known_by_its_code_with_a_region_or_in_capitals(ask: Ask, source: str, target: str):
     answer = post(ask, json={"q": "a", "source": source, "target": target})
     assert (answer.status_code, answer.json()["translatedText"]) == (200, "A")
+
+
+@pytest.mark.parametrize("kind", ["application/json", "Application/JSON ; charset=UTF8", "application/vnd.api+json"])
+def test_json_is_known_by_its_type(ask: Ask, kind: str):
+    sent = json.dumps(question("ñ")).encode()
+    assert post(ask, content=sent, headers={"Content-Type": kind}).json() == {"translatedText": "Ñ"}
 
 
 @pytest.mark.parametrize("kind", ["data", "files"])
@@ -274,6 +281,11 @@ def test_facts_are_those_of_libretranslate(ask: Ask):
     assert settings["language"]["source"] == {"code": "en", "name": "English"}
     assert (settings["charLimit"], settings["keyRequired"], settings["explainLimit"]) == (5000, True, 0)
     assert ask(lambda client: client.get("/health")).json() == {"status": "ok"}
+
+
+def test_a_file_in_place_of_a_text_is_refused_with_the_reason(ask: Ask):
+    answer = post(ask, data={"source": "en", "target": "es"}, files={"q": ("a.txt", "a")})
+    assert (answer.status_code, "Too many files" in answer.json()["error"]) == (400, True)
 
 
 @pytest.mark.parametrize(("path", "reason"), [("/translate_file", "translates no files"), ("/suggest", "takes no")])
@@ -485,6 +497,7 @@ def test_no_english_sentence_seems_to_be_spanish_and_few_short_spanish_ones_seem
         ("Hello", "en", 30),
         ("Comment allez-vous aujourd'hui ?", "fr", 90),
         *((text, code, 40) for text, code in (("Bonjour", "fr"), ("Guten Morgen", "de"), ("Спасибо", "ru"))),
+        *(("Arrivederci", "it", 40), ("გამარჯობა", "ka", 90), ("Բարև", "hy", 90), ("வணக்கம்", "ta", 90)),
         ("今日はとても天気がいいですね。" * 40, "ja", 90),
         *((text, "en", 0) for text in ("", " ", "12:30", "😀 👍", "…")),
     ],
@@ -497,6 +510,5 @@ def test_a_text_has_a_language_and_a_confidence_if_it_has_letters(text: str, lan
     assert detector("en-GB", "es-MX")(text) == (region.get(language, language), confidence)
 
 
-        *(("Arrivederci", "it", 40), ("გამარჯობა", "ka", 90), ("Բարև", "hy", 90), ("வணக்கம்", "ta", 90)),
 def test_a_language_that_py3langid_does_not_know_is_never_certain():
     assert detector("xx", "yy")("El gato bebe.") == ("xx", 0.0)
