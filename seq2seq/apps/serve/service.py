@@ -19,6 +19,7 @@ from seq2seq.errors import UserError
 from seq2seq.translate.translator import Translator
 
 Explain = Callable[[Any], dict[str, Any]]  # of an `ExplainRequest`, which the service hands on as it is
+_MOST_ALTERNATIVES = 9  # further translations that a request may ask for, if the beam is wide enough
 _STOP_TIMEOUT = 5.0  # seconds to wait at the end for the model's current step
 _FEW_WORDS, _CERTAIN = 2, 90.0  # words, and probability (percent) below which the model tells their language
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -153,7 +154,7 @@ class Service:
     async def explain_as_json(self, request: Any) -> bytes:
         """Return an explanation as JSON."""
         async with self._one_explanation:
-            return await self.worker.run(self._to_json, request, kind=Kind.DOCUMENT)
+            return await self.worker.run(self._to_json, request, kind=Kind.LONG)
 
     def _to_json(self, request: Any) -> bytes:
         assert self.explain is not None

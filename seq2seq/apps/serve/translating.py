@@ -15,8 +15,7 @@ from seq2seq.errors import UserError
 from seq2seq.text.glossary import Glossary
 from seq2seq.translate.translator import Translator
 
-_SHORT_SUBWORDS = 128  # a request with more subwords is a document
-_USUAL_SUBWORDS = 64  # a sentence with more subwords is long
+_SHORT_SUBWORDS, _USUAL_SUBWORDS = 128, 64  # a request with more subwords, or more in a sentence, is long
 _RESERVED = str.maketrans({"\0": " ", OBJECT: " "})  # characters that stand for markup inside `documents`
 
 
@@ -49,7 +48,7 @@ class TextTranslator:
     """Translates texts sentence by sentence, so that the sentences of all requests share batches.
 
     Attributes:
-        batchers: for each kind of call; long sentences have their own, since a batch takes as long as its longest one.
+        batchers: for each kind of call; long ones have their own: a batch takes as long as its longest sentence.
         count_subwords: returns the length of each sentence; a few characters can be many subwords.
         worker: the thread that reads and places markup; not the model's thread.
         languages: codes of the source and the target language.
@@ -113,24 +112,16 @@ class TextTranslator:
         return [await self.worker.run(write, rank) for rank in range(options.n_best)], ranked
 
     async def _translate_sentences(self, texts: list[str], options: SentenceOptions) -> dict[str, Ranked]:
-        """Return the translations of different sentences; if one batcher fails, cancel the work of the others."""
+        """Return the translations of different sentences."""
         if options.glossary is not None:
             most = max((len(options.glossary.translations(text)) for text in texts), default=0)
             if most > (limit := self.limits.term_limit):
                 raise UserError(f"a sentence has {most} terms of the glossary, at most {limit} can be required")
         sizes = await asyncio.to_thread(self.count_subwords, texts)  # in another thread: a text may take 40 ms
-        usual = Kind.SHORT if sum(sizes) <= _SHORT_SUBWORDS else Kind.DOCUMENT
-        parts: list[list[Sentence]] = [[] for _ in Kind]
-        for text, size in zip(texts, sizes, strict=True):
-            parts[usual if size <= _USUAL_SUBWORDS else Kind.LONG].append(Sentence(text, size))
-        submitted = zip(self.batchers, parts, strict=True)
-        work = [asyncio.ensure_future(batcher.submit(part, options)) for batcher, part in submitted]
-        try:
-            ranked = itertools.chain(*await asyncio.gather(*work))
-        finally:
-            for task in work:
-                task.cancel()
-        return {sentence.text: best for sentence, best in zip(itertools.chain(*parts), ranked, strict=True)}
+        is_short = sum(sizes) <= _SHORT_SUBWORDS and max(sizes, default=0) <= _USUAL_SUBWORDS
+        batcher = self.batchers[Kind.SHORT if is_short else Kind.LONG]
+        ranked = await batcher.submit([Sentence(*sized) for sized in zip(texts, sizes, strict=True)], options)
+        return dict(zip(texts, ranked, strict=True))
 
     def _read(self, texts: list[str], is_html: bool) -> list[Document[str]]:
         """Return texts as documents; refuse texts whose markup would take too long to place."""

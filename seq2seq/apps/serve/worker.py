@@ -12,33 +12,32 @@ from typing import Any, TypeVar
 
 R = TypeVar("R")
 
-_SHARES = (3.0, 1.0)  # seconds of short calls a second of longer ones, of documents a second of long, while both wait
+_SHARE = 3.0  # seconds of short calls for each second of long ones, while both wait
 _MEMORY = 1.0  # seconds for which a worker still expects short calls after the last one
 
 
 class Kind(IntEnum):
-    """What a call computes; a call is interrupted by calls of a smaller kind."""
+    """What a call computes; short calls interrupt long ones."""
 
     SHORT = 0  # requests with few subwords
-    DOCUMENT = 1  # requests with many subwords, and explanations
-    LONG = 2  # long sentences, whose batches have the most steps
+    LONG = 1  # requests with many subwords or a long sentence, and explanations
 
 
 class Worker:
     """Runs calls in its own thread, in the order of their arrival within each kind.
 
-    While short calls wait, all longer calls together get a quarter of the time; documents and long sentences share it
-    equally. When a call ends or calls `pause`, calls of smaller kinds run if they have not had their share. The thread
-    is a daemon: a call that hangs does not prevent the process from ending.
+    While short calls wait, long calls get a quarter of the time. When a long call ends or calls `pause`, short calls
+    run if they have not had their share. The thread is a daemon: a call that hangs does not keep the process from
+    ending.
     """
 
     def __init__(self, name: str = "model") -> None:
         self.name = name
         self._changed = threading.Condition()
         self._waiting: list[deque[tuple[Future[Any], Callable[[], Any]]]] = [deque() for _ in Kind]
-        self._credit = [0.0 for _ in Kind]  # seconds that each kind may take before larger kinds
-        self._running: list[Kind] = []  # each call but the last one is paused, and the next one runs inside it
-        self._charged_at = 0.0  # until when the running call's time is in the credits
+        self._credit = 0.0  # seconds that short calls may take before long ones
+        self._running: list[Kind] = []  # a short call may run inside a long one, which is paused
+        self._charged_at = 0.0  # until when the running call's time is in the credit
         self._short_at = -_MEMORY  # end of the last short call
         self._is_closed = False
         self._progressed_at: float | None = None  # None: no call is running
@@ -54,10 +53,10 @@ class Worker:
         return await asyncio.wrap_future(future)
 
     def pause(self) -> None:
-        """Record that the current call makes progress, and run calls of smaller kinds that are due."""
+        """Record that the current call makes progress; if it is long, run the short calls that are due."""
         self._charge(time.monotonic())
-        while (due := self._due(self._running[-1])) is not None:
-            self._call(due)
+        while self._running[-1] is Kind.LONG and self._next is Kind.SHORT:
+            self._call(Kind.SHORT)
         self._progressed_at = time.monotonic()
 
     @property
@@ -82,32 +81,30 @@ class Worker:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closed or any(self._waiting))
-            if (due := self._due(len(Kind))) is None:
+            if (kind := self._next) is None:
                 return
-            self._call(due)
+            self._call(kind)
 
-    def _due(self, end: int) -> Kind | None:
-        """Return the smallest kind below `end` with a waiting call that goes first; None: there is none."""
-        for kind in list(Kind)[:end]:
-            if self._waiting[kind] and (self._credit[kind] >= 0 or not self._has_larger(kind)):
-                return kind
-        return None
+    @property
+    def _next(self) -> Kind | None:
+        """The kind of the call that goes first; None: no call may begin now."""
+        if self._waiting[Kind.SHORT] and (self._credit >= 0 or not self._has_long):
+            return Kind.SHORT
+        return Kind.LONG if self._waiting[Kind.LONG] else None
 
-    def _has_larger(self, kind: Kind) -> bool:
-        """Return whether a call of a larger kind waits or runs."""
-        return any(self._waiting[kind + 1 :]) or any(running > kind for running in self._running)
+    @property
+    def _has_long(self) -> bool:
+        return bool(self._waiting[Kind.LONG]) or Kind.LONG in self._running
 
     def _charge(self, now: float) -> None:
-        """Charge the running call's kind for the time since the last charge, and credit the smaller kinds that wait.
-
-        A kind without calls saves up no time, and neither do the larger kinds if they have no calls.
-        """
-        kind, seconds = self._running[-1], now - self._charged_at
-        for smaller, share in zip(list(Kind)[:kind], _SHARES, strict=False):
-            credit = self._credit[smaller] + share * seconds
-            self._credit[smaller] = credit if self._waiting[smaller] else min(credit, 0.0)
-        credit = self._credit[kind] - seconds
-        self._credit[kind] = credit if self._has_larger(kind) else max(credit, 0.0)
+        """Count the running call's time since the last charge; a kind saves up no time while it has no calls."""
+        seconds = now - self._charged_at
+        if self._running[-1] is Kind.LONG:
+            credit = self._credit + _SHARE * seconds
+            self._credit = credit if self._waiting[Kind.SHORT] else min(credit, 0.0)
+        else:
+            credit = self._credit - seconds
+            self._credit = credit if self._has_long else max(credit, 0.0)
         self._charged_at = now
 
     def _call(self, kind: Kind) -> None:

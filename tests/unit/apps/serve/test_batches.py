@@ -214,7 +214,7 @@ def test_a_batch_of_longer_requests_is_small_while_short_ones_are_expected(is_ex
 
     async def scenario() -> None:
         worker = Worker()
-        batcher = Batcher(compute, worker, Limits(), kind=Kind.DOCUMENT)
+        batcher = Batcher(compute, worker, Limits(), kind=Kind.LONG)
         if is_expected:
             await worker.run(int)
         batcher.start()
@@ -300,7 +300,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def in_turn(clock: list[float], kinds: str, work: Callable[[Worker, Callable[[], None]], None]) -> str:
-    """Have 24 calls of each of these kinds (s, d, l) wait at the same time; the order in which they worked."""
+    """Have 24 calls of each of these kinds (s, l) wait at the same time; the order in which they worked."""
     order: list[str] = []
 
     def step(letter: str) -> None:
@@ -311,7 +311,7 @@ def in_turn(clock: list[float], kinds: str, work: Callable[[Worker, Callable[[],
         worker, may_go = Worker(), threading.Event()
         calls: list[asyncio.Task[Any]] = [asyncio.create_task(worker.run(may_go.wait, 20))]
         calls += [
-            asyncio.create_task(worker.run(work, worker, partial(step, letter), kind=Kind("sdl".index(letter))))
+            asyncio.create_task(worker.run(work, worker, partial(step, letter), kind=Kind("sl".index(letter))))
             for letter in kinds
             for _ in range(24)
         ]
@@ -336,13 +336,12 @@ def three_steps(worker: Worker, step: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("work", [one_step, three_steps])
-@pytest.mark.parametrize("kinds", ["sd", "ds", "sl", "lds"])
-def test_all_longer_calls_together_have_a_quarter_of_the_time_while_short_ones_wait(clock, kinds, work):
+@pytest.mark.parametrize("kinds", ["sl", "ls"])
+def test_long_calls_have_a_quarter_of_the_time_while_short_ones_wait(clock, kinds, work):
     order = in_turn(clock, kinds, work)
     both = order[: order.rindex("s") + 1]
     assert len(both) - both.count("s") == pytest.approx(len(both) / 4, abs=3)
     assert max(map(len, both.replace("s", " ").split())) <= 2  # no short call waits for long
-    assert {kind: both.count(kind) > 2 for kind in kinds} == dict.fromkeys(kinds, True)  # nothing starves
 
 
 def test_a_kind_saves_up_no_time_while_it_has_no_calls(clock: list[float]):
@@ -354,11 +353,11 @@ def test_a_kind_saves_up_no_time_while_it_has_no_calls(clock: list[float]):
             clock[0] += 1 / 64
 
         for _ in range(9):
-            await worker.run(step, "d", kind=Kind.DOCUMENT)
+            await worker.run(step, "l", kind=Kind.LONG)
         await worker.run(step, "s")
         may_go = threading.Event()
         calls: list[asyncio.Task[Any]] = [asyncio.create_task(worker.run(may_go.wait, 20, kind=Kind.LONG))]
-        calls += [asyncio.create_task(worker.run(step, "d", kind=Kind.DOCUMENT)) for _ in range(2)]
+        calls += [asyncio.create_task(worker.run(step, "l", kind=Kind.LONG)) for _ in range(2)]
         calls += [asyncio.create_task(worker.run(step, "s")) for _ in range(9)]
         await asyncio.sleep(0)
         may_go.set()
@@ -366,4 +365,4 @@ def test_a_kind_saves_up_no_time_while_it_has_no_calls(clock: list[float]):
         worker.close()
         return order[10:]
 
-    assert "d" in asyncio.run(scenario())[:5]
+    assert "l" in asyncio.run(scenario())[:5]

@@ -265,13 +265,6 @@ def test_sentences_are_translated_one_by_one_and_the_space_between_them_stays(tr
     assert translator.batches == [["The cat.", "A dog?", "Mr. Hill saw it.", "end"]]
 
 
-def test_long_sentences_have_batches_of_their_own(translator: FakeTranslator):
-    long = "Word " * 40 + "end"
-    text = f"Yes. {long}.\nNo. {long} too."
-    assert translate(translator, [text]) == [[text.upper()]]
-    assert sorted(translator.batches) == [[f"{long}.", f"{long} too."], ["Yes.", "No."]]
-
-
 def test_the_nth_of_a_text_joins_the_nth_of_every_sentence(translator: FakeTranslator):
     assert translate(translator, ["One. Two."], 3) == [["ONE. TWO.", "ONE.! TWO.!", "ONE.!! TWO.!!"]]
 
