@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seq2seq.apps.serve.limits import Limits
+from seq2seq.apps.serve.limits import Limits, require_search
 from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
 from seq2seq.settings.missing_packages import require_package
@@ -73,7 +73,7 @@ def serve(
 
         torch.set_num_threads(threads)
     translator = shared.load(folders, engine, threads=threads)
-    limits.require_search(translator.search)
+    require_search(translator.search)
     service = Service(
         translator,
         limits,

@@ -128,8 +128,8 @@ class Batcher:
         """Return the translations of sentences; if the caller is cancelled, its sentences leave the queue."""
         if not sentences:
             return []
-        queue = [*self._queue(), *sentences]
-        is_full = len(queue) > self._limits.waiting_texts or _count_chars(queue) > self._limits.waiting_chars
+        queue = [*self.waiting, *sentences]
+        is_full = len(queue) > self._limits.waiting_texts or count_chars(queue) > self._limits.waiting_chars
         if is_full and self._waiting:
             raise OverloadedError("too many texts are waiting", self.retry_after)
         job = _Job(options, sentences, asyncio.get_running_loop().create_future())
@@ -149,25 +149,16 @@ class Batcher:
         return self._task is not None and not self._task.done()
 
     @property
-    def waiting_sentences(self) -> int:
-        """Number of sentences in the queue."""
-        return len(self._queue())
-
-    @property
-    def waiting_chars(self) -> int:
-        """Number of characters in the queue."""
-        return _count_chars(self._queue())
+    def waiting(self) -> list[Sentence]:
+        """The sentences that are in no batch yet."""
+        return [sentence for job in self._waiting for sentence in job.sentences[job.begun :]]
 
     @property
     def retry_after(self) -> int:
         """Estimated seconds until the queue is empty, from the speed of the last batches."""
-        subwords = sum(sentence.subwords for sentence in self._queue())
+        subwords = sum(sentence.subwords for sentence in self.waiting)
         seconds = math.ceil(subwords / self._rate) if self._rate else 1
         return min(max(seconds, 1), _LONGEST_WAIT)
-
-    def _queue(self) -> list[Sentence]:
-        """Return the sentences that are in no batch yet."""
-        return [sentence for job in self._waiting for sentence in job.sentences[job.begun :]]
 
     async def _run(self) -> None:
         max_delay = self._limits.max_delay if self._limits.max_batch > 1 else 0.0
@@ -181,7 +172,7 @@ class Batcher:
 
     async def _wait_for(self, count: int) -> None:
         """Wait until the queue has this many sentences."""
-        while self.waiting_sentences < count:
+        while len(self.waiting) < count:
             self._submitted.clear()
             await self._submitted.wait()
 
@@ -245,5 +236,6 @@ class Batcher:
         return results
 
 
-def _count_chars(sentences: Sequence[Sentence]) -> int:
+def count_chars(sentences: Sequence[Sentence]) -> int:
+    """Return the characters of sentences."""
     return sum(len(sentence.text) for sentence in sentences)

@@ -7,6 +7,8 @@ from seq2seq.settings.search import SearchConfig
 
 _BYTES_A_CHARACTER = 12  # the most: four bytes of UTF-8 as %XX in a form, or two \uXXXX in JSON
 _BYTES_A_TEXT, _BYTES_OF_FIELDS = 256, 4096
+_SEARCH = {"beam": 32, "mbr": 32, "max_length_ratio": 10.0, "min_length_ratio": 10.0}  # most of a model's own settings
+_SEARCH |= {"max_length_offset": 1000, "min_length": 1000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +29,6 @@ class Limits:
     explanation_bytes: int = 16_000_000  # of an explanation's JSON
     explain_chars: int = 300  # of a sentence to explain
     connections: int = 500  # open at a time, and requests at work
-    beam: int = 32  # hypotheses of a sentence (search.beam and search.mbr of the model)
-    length_ratio: float = 10.0  # of the model's search: tokens of a translation for each token of the source
-    length_offset: int = 1000  # of the model's search: tokens of a translation besides
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -39,21 +38,17 @@ class Limits:
             f"waiting_chars={self.waiting_chars} must be at least char_limit={self.char_limit}",
         )
 
-    def require_search(self, search: SearchConfig) -> None:
-        """Refuse a model whose own search takes too long, whoever asks."""
-        for limit, names in {
-            "beam": ("beam", "mbr"),
-            "length_ratio": ("max_length_ratio", "min_length_ratio"),
-            "length_offset": ("max_length_offset", "min_length"),
-        }.items():
-            for name in names:
-                require(
-                    getattr(search, name) <= getattr(self, limit),
-                    f"the model's search.{name}={getattr(search, name)} is too much for a server, at most "
-                    f"{getattr(self, limit)}: lower it in the model's config.json",
-                )
-
     @property
     def body_limit(self) -> int:
         """Most bytes of a request's body: enough for the texts in any encoding."""
         return _BYTES_A_CHARACTER * self.char_limit + _BYTES_A_TEXT * self.batch_limit + _BYTES_OF_FIELDS
+
+
+def require_search(search: SearchConfig) -> None:
+    """Refuse a model whose own search takes too long, whoever asks."""
+    for name, most in _SEARCH.items():
+        require(
+            (value := getattr(search, name)) <= most,
+            f"the model's search.{name}={value} is too much for a server, at most {most}: lower it in the model's "
+            "config.json",
+        )

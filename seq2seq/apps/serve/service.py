@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from seq2seq.apps.serve.batching import Batcher, OverloadedError
+from seq2seq.apps.serve.batching import Batcher, OverloadedError, Sentence, count_chars
 from seq2seq.apps.serve.limits import Limits
 from seq2seq.apps.serve.translating import TextTranslator, compute_with
 from seq2seq.apps.serve.worker import Kind, Worker
@@ -98,8 +98,8 @@ class Service:
         self.texts = TextTranslator(batchers, translator.count_subwords, self.markup_worker, languages, limits)
         self._one_explanation = asyncio.Lock()  # one at a time, so that long sentences get their turns
         gauge = self.metrics.gauge
-        gauge("waiting_sentences", "Sentences in the queues.", lambda: sum(one.waiting_sentences for one in batchers))
-        gauge("waiting_characters", "Characters in the queues.", lambda: sum(one.waiting_chars for one in batchers))
+        gauge("waiting_sentences", "Sentences in the queues.", lambda: len(self._waiting))
+        gauge("waiting_characters", "Characters in the queues.", lambda: count_chars(self._waiting))
         gauge("waiting_explanations", "Explanations waiting, at work or being sent.", lambda: self.explanations)
         gauge("requests_inside", "Requests being answered.", lambda: self.inside)
 
@@ -113,6 +113,10 @@ class Service:
         await asyncio.gather(*(batcher.stop() for batcher in self.batchers))
         for worker in (self.worker, self.markup_worker):
             await asyncio.to_thread(worker.close, _STOP_TIMEOUT)
+
+    @property
+    def _waiting(self) -> list[Sentence]:
+        return [sentence for batcher in self.batchers for sentence in batcher.waiting]
 
     @property
     def trouble(self) -> str:

@@ -93,7 +93,7 @@ def test_what_comes_while_the_model_is_busy_is_gathered(run: Any, computer: Comp
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
         others = [asyncio.create_task(submit(batcher, [one], "a")) for one in range(2, 14) if one != 13]
-        await until(lambda: batcher.waiting_sentences == 11)
+        await until(lambda: len(batcher.waiting) == 11)
         computer.may_go.set()
         return await asyncio.gather(first, *others)
 
@@ -114,9 +114,9 @@ def test_nobody_waits_for_the_end_of_another_s_long_list(run: Any, computer: Com
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
         long = asyncio.create_task(submit(batcher, list(range(20, 34)), "a"))
-        await until(lambda: batcher.waiting_sentences == 14)
+        await until(lambda: len(batcher.waiting) == 14)
         short = asyncio.create_task(submit(batcher, [5], "a"))
-        await until(lambda: batcher.waiting_sentences == 15)
+        await until(lambda: len(batcher.waiting) == 15)
         computer.may_go.set()
         return await asyncio.gather(first, long, short)
 
@@ -141,7 +141,7 @@ def test_a_failure_before_the_last_item_stops_nobody(run: Any, computer: Compute
 
     async def scenario(batcher: Any) -> Any:
         failed = await asyncio.gather(submit(batcher, [13, 2, 4, 6], "a"), return_exceptions=True)
-        assert (batcher.waiting_sentences, batcher.waiting_chars) == (0, 0)
+        assert not batcher.waiting
         return [*failed, await submit(batcher, [5], "a")]
 
     broken, other = run(scenario, max_batch=max_batch)
@@ -154,10 +154,10 @@ def test_who_leaves_while_a_batch_ends_stops_nobody(run: Any, computer: Computer
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
         leaving = asyncio.create_task(submit(batcher, [2, 3], "a"))
-        await until(lambda: batcher.waiting_sentences == 2)
+        await until(lambda: len(batcher.waiting) == 2)
         batcher._waiting[0].future.cancel()  # as when the client goes, before the one who waits hears of it
         assert batcher._take() == []
-        assert batcher.waiting_sentences == 0
+        assert not batcher.waiting
         computer.may_go.set()
         return await asyncio.gather(first, leaving, return_exceptions=True)
 
@@ -171,13 +171,13 @@ def test_a_full_queue_refuses_and_says_for_how_long(run: Any, computer: Computer
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
         waiting = asyncio.create_task(submit(batcher, [200] * 3, "a"))
-        await until(lambda: batcher.waiting_sentences == 3)
+        await until(lambda: len(batcher.waiting) == 3)
         with pytest.raises(OverloadedError) as refused:
             await submit(batcher, too_many, "a")
         assert 1 <= refused.value.retry_after <= 60
         computer.may_go.set()
         await asyncio.gather(first, waiting)
-        assert (batcher.waiting_sentences, batcher.waiting_chars) == (0, 0)
+        assert not batcher.waiting
         return await submit(batcher, [7], "a")
 
     assert run(scenario, waiting_texts=6, waiting_chars=1000) == [14]
@@ -196,7 +196,7 @@ def test_a_batch_is_limited_by_subwords_not_by_characters(run: Any, computer: Co
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
         bombs = asyncio.create_task(batcher.submit([Sentence("x" * n, 1000) for n in range(2, 8)], KEYS["a"]))
-        await until(lambda: batcher.waiting_sentences == 6)
+        await until(lambda: len(batcher.waiting) == 6)
         computer.may_go.set()
         await asyncio.gather(first, bombs)
 
@@ -246,7 +246,7 @@ def test_stopping_answers_jobs_that_wait_and_jobs_at_work(run: Any, computer: Co
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
         waiting = asyncio.create_task(submit(batcher, [2], "a"))
-        await until(lambda: batcher.waiting_sentences == 1)
+        await until(lambda: len(batcher.waiting) == 1)
         await batcher.stop()
         assert not batcher.is_running
         async with asyncio.timeout(20):

@@ -10,7 +10,7 @@ from serving import FakeTranslator, question, served, until
 from seq2seq.apps.documents import html
 from seq2seq.apps.serve.app import create_app
 from seq2seq.apps.serve.batching import Batcher
-from seq2seq.apps.serve.limits import Limits
+from seq2seq.apps.serve.limits import Limits, require_search
 from seq2seq.apps.serve.service import Service
 from seq2seq.apps.serve.translating import TextTranslator, compute_with
 from seq2seq.apps.serve.worker import Kind, Worker
@@ -183,10 +183,10 @@ def test_a_client_that_is_gone_leaves_the_queue(translator: FakeTranslator):
             headers = [(b"content-type", b"application/json")]
             scope = {"type": "http", "method": "POST", "path": "/translate", "headers": headers, "query_string": b""}
             leaving = asyncio.create_task(app(scope, receive, send))
-            await until(lambda: service.batchers[0].waiting_sentences == 1)
+            await until(lambda: len(service.batchers[0].waiting) == 1)
             gone.set()
             await leaving
-            assert service.batchers[0].waiting_sentences == 0
+            assert not service.batchers[0].waiting
             translator.may_go.set()
             await first
             return (await client.get("/metrics")).text
@@ -233,9 +233,9 @@ def test_the_end_waits_for_the_model_s_present_step(translator: FakeTranslator):
     [("beam", 1000, 32), ("mbr", 100, 32), ("min_length", 100_000, 1000), ("max_length_ratio", 1000.0, 10.0)],
 )
 def test_a_model_whose_own_search_takes_too_long_is_not_served(name: str, value: float, most: float):
-    Limits().require_search(SearchConfig())
+    require_search(SearchConfig())
     with pytest.raises(UserError, match=rf"search.{name}={value} is too much for a server, at most {most}: lower it"):
-        Limits().require_search(replace(SearchConfig(), **{name: value}))
+        require_search(replace(SearchConfig(), **{name: value}))
 
 
 def translate(
