@@ -61,7 +61,7 @@ def export_html(folder: Path, file: Path, *, beam: int | None = None) -> None:
     settings |= {"language": languages, "apiKeys": False, "keyRequired": False}
     page = files("seq2seq.apps.serve") / "page"
     body = re.findall(r"<body>\n(.*)</body>", (page / "index.html").read_text(encoding="utf-8"), re.DOTALL)[0]
-    scripts = [(page / "theme.js").read_text(encoding="utf-8"), script("page", "apps/serve/page")]
+    code = script("page", "apps/serve/page")
     worker = script("worker", "apps/explain/in_browser")
     assert not re.search(r"</script|<!--", worker, re.IGNORECASE)  # they would end the element or begin a comment
     body = body.replace('<p id="warning"', f'{_NO_MASKS}<p id="warning"')
@@ -72,7 +72,7 @@ def export_html(folder: Path, file: Path, *, beam: int | None = None) -> None:
     )
     styles = [(files("seq2seq.apps.explain") / "viewer" / "viewer.css"), page / "page.css"]
     title = f"{languages['source']['name']} to {languages['target']['name']}"
-    text = frame(body, [path.read_text(encoding="utf-8") for path in styles], html.escape(title), scripts, worker=True)
+    text = frame(body, [path.read_text(encoding="utf-8") for path in styles], html.escape(title), code, worker=True)
     file.parent.mkdir(parents=True, exist_ok=True)
     with replacing(file) as draft:
         draft.write_text(text, encoding="utf-8")

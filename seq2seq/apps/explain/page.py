@@ -40,27 +40,26 @@ def fill(template: str, style_sheets: Sequence[str], title: str, entry: str | No
     title, and the values for the placeholders of the template, are HTML: the caller must escape texts in them.
     """
     body = Template(_read(template)).substitute(values)
-    return frame(body, [*map(_read, style_sheets)], title, [script(entry)] if entry else [])
+    return frame(body, [*map(_read, style_sheets)], title, script(entry) if entry else "")
 
 
-def frame(body: str, style_sheets: Sequence[str], title: str, scripts: Sequence[str], *, worker: bool = False) -> str:
-    """Return a page's HTML, whose Content-Security-Policy allows only these style sheets and scripts, by their hashes.
+def frame(body: str, style_sheets: Sequence[str], title: str, code: str, *, worker: bool = False) -> str:
+    """Return a page's HTML, whose Content-Security-Policy allows only these styles and this code, by their hashes.
 
-    body and title are HTML. The last script is a module at the end of the page; the others run before anything is
-    drawn. With worker, the page may start a Web Worker from its own text.
+    body and title are HTML. The code is a module at the end of the page; empty: none. With worker, the page may start a
+    Web Worker from its own text.
     """
     styles = "\n".join(style_sheets)
-    head = "".join(f"\n<script>{code}</script>" for code in scripts[:-1])
-    body += "".join(f'<script type="module">{code}</script>\n' for code in scripts[-1:])
+    body += f'<script type="module">{code}</script>\n' if code else ""
     rules = {
         "default-src": "'none'",
-        "script-src": " ".join(map(_hash, scripts)) or "'none'",
+        "script-src": _hash(code) if code else "'none'",
         "style-src": _hash(styles),
     }
     rules |= {"worker-src": "blob:"} if worker else {}
     rules |= {"base-uri": "'none'", "form-action": "'none'"}
     policy = "; ".join(f"{name} {value}" for name, value in rules.items())
-    return Template(_read("frame.html")).substitute(policy=policy, title=title, styles=styles, head=head, body=body)
+    return Template(_read("frame.html")).substitute(policy=policy, title=title, styles=styles, body=body)
 
 
 def embed(data: object) -> str:
