@@ -80,7 +80,7 @@ class FakeTranslator(Translator):
 
 @asynccontextmanager
 async def served(app: FastAPI) -> AsyncIterator[Any]:
-    """A client of an application that runs; each answer is as /openapi.json says and protects a page from others."""
+    """A client of an application that runs, its attribute `app`; each answer is as /openapi.json says."""
 
     async def check(answer: httpx.Response) -> None:
         await answer.aread()
@@ -95,6 +95,7 @@ async def served(app: FastAPI) -> AsyncIterator[Any]:
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", event_hooks=hooks) as client,
     ):
+        vars(client)["app"] = app
         yield client
 
 

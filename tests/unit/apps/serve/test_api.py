@@ -408,28 +408,17 @@ def test_a_named_host_is_known_and_no_other(ask: Ask):
 def explain(options: ExplainRequest) -> dict[str, Any]:
     if options.layer > 1:
         raise UserError(f"layer {options.layer} is not there: give 0 to 1")
-    return {"source": options.source, "target": options.target, "walks": [[options.layer, options.head]]}
+    return options.model_dump(include={"source", "target", "layer", "head", "without", "average"})
 
 
-def post_explain(ask: Ask, sent: Any, **options: Any) -> Any:
-    return ask(lambda client: client.post("/explain", json=sent), **options)
-
-
-def test_an_explanation_is_of_what_is_asked_for(ask: Ask):
-    sent = {"source": "ñ", "target": "b", "layer": 1, "head": 3}
-    assert post_explain(ask, sent, explain=explain).json() == {"source": "ñ", "target": "b", "walks": [[1, 3]]}
-    assert post_explain(ask, {"source": "a"}, explain=explain).json()["walks"] == [[0, 0]]
-
-
-@pytest.mark.parametrize("names", [["cross"], ["cross", "encoder.1"]])
-def test_a_form_names_one_part_or_several(ask: Ask, names: list[str]):
-    def explain_changed(options: ExplainRequest) -> dict[str, Any]:
-        return explain(options) | {"interventions": {"without": options.without, "average": options.average}}
-
-    form = {"source": "a", "without": names}
-    answer = ask(lambda client: client.post("/explain", data=form), explain=explain_changed)
-    assert answer.status_code == 200
-    assert answer.json()["interventions"] == {"without": names, "average": []}
+@pytest.mark.parametrize(
+    "fields", [{"target": "b", "layer": "1", "head": "3"}, {"without": ["cross"]}, {"without": ["cross", "encoder.1"]}]
+)
+def test_an_explanation_is_of_what_is_asked_for(ask: Ask, fields: dict[str, Any]):
+    usual = {"source": "ñ", "target": None, "layer": 0, "head": 0, "without": [], "average": []}
+    for kind in ("json", "data"):
+        explained = post(ask, "/explain", explain=explain, **{kind: {"source": "ñ", **fields}}).json()
+        assert explained == {**usual, **fields, **{name: int(fields.get(name, 0)) for name in ("layer", "head")}}
 
 
 @pytest.mark.parametrize(
@@ -440,18 +429,17 @@ def test_a_form_names_one_part_or_several(ask: Ask, names: list[str]):
         ({"source": "a", "target": "a" * 301}, "(301) exceeds"),
         ({"source": "a", "head": -1}, "head: "),
         ({"source": "a", "layer": 2}, "layer 2 is not there"),
+        ({"source": "a" * 200, "target": "b" * 200}, "bytes, at most 400 are sent"),
     ],
 )
 def test_what_cannot_be_explained_is_answered_with_the_reason(ask: Ask, sent: Any, message: str):
-    answer = post_explain(ask, sent, explain=explain)
-    assert answer.status_code == 400
-    assert message in answer.json()["error"]
+    answer = post(ask, "/explain", json=sent, explain=explain, limits=Limits(explanation_bytes=400))
+    assert (answer.status_code, message in answer.json()["error"]) == (400, True)
 
 
 def test_a_server_that_cannot_explain_says_so(ask: Ask):
-    answer = post_explain(ask, {"source": "a"})
-    assert answer.status_code == 501
-    assert "--engine pytorch" in answer.json()["error"]
+    answer = post(ask, "/explain", json={"source": "a"})
+    assert (answer.status_code, "--engine pytorch" in answer.json()["error"]) == (501, True)
 
 
 def test_explanations_have_a_bound_of_their_own(ask: Ask, translator: FakeTranslator):

@@ -223,12 +223,3 @@ def test_explanations_that_are_not_taken_leave_no_room_for_more_until_they_are_l
         return statuses
 
     assert run(scenario, app) == [b"HTTP/1.1 429"] * 3 + [b"HTTP/1.1 200"]
-
-
-@pytest.mark.slow
-def test_an_explanation_that_is_too_large_is_refused(ask: Any):
-    big = lambda _: {"big": "x" * 1000}  # noqa: E731
-    asked = lambda client: client.post("/explain", json={"source": "a"})  # noqa: E731
-    answer = ask(asked, explain=big, limits=Limits(explanation_bytes=500))
-    assert answer.status_code == 400
-    assert "has 1010 bytes, at most 500 are sent" in answer.json()["error"]

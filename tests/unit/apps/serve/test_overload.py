@@ -3,17 +3,15 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from serving import FakeTranslator, question, served, until
 
 from seq2seq.apps.documents import html
 from seq2seq.apps.serve.app import create_app
-from seq2seq.apps.serve.batching import Batcher
 from seq2seq.apps.serve.limits import Limits, require_search
 from seq2seq.apps.serve.service import Service
-from seq2seq.apps.serve.translating import TextTranslator, compute_with
-from seq2seq.apps.serve.worker import Kind, Worker
 from seq2seq.errors import UserError
 from seq2seq.settings.search import SearchConfig
 from seq2seq.translate.types import Translation
@@ -109,11 +107,17 @@ def test_what_cannot_be_translated_never_joins_a_batch(ask: Ask, translator: Fak
     assert not any(text in batch for text in bad for batch in translator.batches)
 
 
+async def keep_busy(client: Any, translator: FakeTranslator) -> "asyncio.Task[Any]":
+    """Keep the model at work on a request until `may_go` is set."""
+    translator.may_go.clear()
+    request = asyncio.create_task(client.post("/translate", json=question("one.")))
+    await until(lambda: bool(translator.batches))
+    return request
+
+
 def test_a_full_queue_answers_429_and_says_when_to_come_back(ask: Ask, translator: FakeTranslator):
     async def scenario(client: Any) -> Any:
-        translator.may_go.clear()
-        first = asyncio.create_task(client.post("/translate", json=question("one.")))
-        await until(lambda: bool(translator.batches))
+        first = await keep_busy(client, translator)
         second = asyncio.create_task(client.post("/translate", json=question("x" * 80)))
         await asyncio.sleep(0.05)
         refused = await client.post("/translate", json=question("y" * 80))
@@ -160,11 +164,10 @@ def test_markup_that_takes_too_long_stops_nobody_else_and_is_told(ask: Ask, monk
     assert well.json() == {"status": "ok"}
 
 
-def test_a_client_that_is_gone_leaves_the_queue(translator: FakeTranslator):
-    async def scenario() -> Any:
-        app = create_app(Service(translator))
-        service = app.state.service
-        gone = asyncio.Event()
+def test_a_client_that_is_gone_leaves_the_queue(ask: Ask, translator: FakeTranslator):
+    async def scenario(client: Any) -> Any:
+        batcher, gone = client.app.state.service.batchers[0], asyncio.Event()
+        bodies = [b'{"q": "late", "source": "en", "target": "es"}']
 
         async def receive() -> dict[str, Any]:
             if bodies:
@@ -172,59 +175,46 @@ def test_a_client_that_is_gone_leaves_the_queue(translator: FakeTranslator):
             await gone.wait()
             return {"type": "http.disconnect"}
 
-        async def send(message: Any) -> None:
-            pass
+        first = await keep_busy(client, translator)
+        headers = [(b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/translate", "headers": headers, "query_string": b""}
+        leaving = asyncio.create_task(client.app(scope, receive, AsyncMock()))
+        await until(lambda: len(batcher.waiting) == 1)
+        gone.set()
+        await leaving
+        assert not batcher.waiting
+        translator.may_go.set()
+        await first
+        return (await client.get("/metrics")).text
 
-        bodies = [b'{"q": "late", "source": "en", "target": "es"}']
-        async with served(app) as client:
-            translator.may_go.clear()
-            first = asyncio.create_task(client.post("/translate", json=question("one")))
-            await until(lambda: bool(translator.batches))
-            headers = [(b"content-type", b"application/json")]
-            scope = {"type": "http", "method": "POST", "path": "/translate", "headers": headers, "query_string": b""}
-            leaving = asyncio.create_task(app(scope, receive, send))
-            await until(lambda: len(service.batchers[0].waiting) == 1)
-            gone.set()
-            await leaving
-            assert not service.batchers[0].waiting
-            translator.may_go.set()
-            await first
-            return (await client.get("/metrics")).text
-
-    metrics = asyncio.run(scenario())
-    assert translator.batches == [["one"]]
-    assert 'seq2seq_rejected_total{reason="gone"} 1.0' in metrics
+    assert 'seq2seq_rejected_total{reason="gone"} 1.0' in ask(scenario)
+    assert translator.batches == [["one."]]
 
 
-def test_a_model_that_hangs_is_no_healthy_server(translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch):
-    async def scenario() -> Any:
-        app = create_app(Service(translator))
-        async with served(app) as client:
-            monkeypatch.setattr(type(app.state.service.worker), "busy_seconds", 31.0)
-            hanging = await client.get("/health")
-            monkeypatch.undo()
-            await app.state.service.batchers[0].stop()
-            return hanging, await client.get("/health")
+def test_a_model_that_hangs_is_no_healthy_server(ask: Ask, monkeypatch: pytest.MonkeyPatch):
+    async def scenario(client: Any) -> Any:
+        service = client.app.state.service
+        monkeypatch.setattr(type(service.worker), "busy_seconds", 31.0)
+        hanging = await client.get("/health")
+        monkeypatch.undo()
+        await service.batchers[0].stop()
+        return hanging, await client.get("/health")
 
-    hanging, stopped = asyncio.run(scenario())
+    hanging, stopped = ask(scenario)
     assert hanging.status_code == stopped.status_code == 503
     assert "the model has been at one step for 31 s" in hanging.json()["error"]
 
 
-def test_the_end_waits_for_the_model_s_present_step(translator: FakeTranslator):
+def test_the_end_waits_for_the_model_s_present_step(ask: Ask, translator: FakeTranslator):
     """A process that ended while PyTorch computed was aborted, with another exit status than 0."""
 
-    async def scenario() -> int:
-        async with served(create_app(Service(translator))) as client:
-            translator.may_go.clear()
-            leaving = asyncio.create_task(client.post("/translate", json=question("one")))
-            await until(lambda: bool(translator.batches))
-            leaving.cancel()
-            threading.Timer(0.3, translator.may_go.set).start()
-        return sum(thread.name == "model" for thread in set(threading.enumerate()) - before)
+    async def scenario(client: Any) -> None:
+        (await keep_busy(client, translator)).cancel()
+        threading.Timer(0.3, translator.may_go.set).start()
 
     before = set(threading.enumerate())
-    assert asyncio.run(scenario()) == 0
+    ask(scenario)
+    assert not any(thread.name == "model" for thread in set(threading.enumerate()) - before)
     assert translator.may_go.is_set()
 
 
@@ -240,58 +230,48 @@ def test_a_model_whose_own_search_takes_too_long_is_not_served(name: str, value:
 
 def translate(
     translator: FakeTranslator, texts: list[str], n_best: int = 1, *, is_html: bool = False, **limits: int
-) -> list[Any]:
-    async def all_of_it() -> list[list[str]]:
-        worker, markup_worker = Worker(), Worker("markup")
-        bounds = Limits(**{"max_delay": 0.001, "waiting_texts": 100, "waiting_chars": 10_000, **limits})
-        batchers = [Batcher(compute_with(translator), worker, bounds, kind=kind) for kind in Kind]
-        for batcher in batchers:
-            batcher.start()
-        try:
-            text_translator = TextTranslator(batchers, translator.count_subwords, markup_worker, ("en", "es"), bounds)
-            translated = await asyncio.wait_for(text_translator.translate(texts, n_best, is_html=is_html), 20)
+) -> list[list[str]]:
+    async def scenario() -> list[list[str]]:
+        app = create_app(Service(translator, Limits(**limits)))
+        async with served(app), asyncio.timeout(20):
+            translated = await app.state.service.texts.translate(texts, n_best, is_html=is_html)
             return [text.ranks for text in translated]
-        finally:
-            await asyncio.gather(*(batcher.stop() for batcher in batchers))
-            worker.close()
-            markup_worker.close()
 
-    return asyncio.run(all_of_it())
+    return asyncio.run(scenario())
 
 
-def test_sentences_are_translated_one_by_one_and_the_space_between_them_stays(translator: FakeTranslator):
-    text = "  The cat.  A dog?\n\n\tMr. Hill saw it.\nend \n"
-    assert translate(translator, [text]) == [[text.upper()]]
-    assert translator.batches == [["The cat.", "A dog?", "Mr. Hill saw it.", "end"]]
+SPACED, PAGE = "  The cat.  A dog?\n\n\tMr. Hill saw it.\nend \n", "<p>One <b>two</b>.</p><script>let a = 1</script>"
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_html", "translations", "batch"),
+    [
+        ([SPACED], False, [SPACED.upper()], ["The cat.", "A dog?", "Mr. Hill saw it.", "end"]),
+        (["Yes. No.", "No. Yes."], False, ["YES. NO.", "NO. YES."], ["Yes.", "No."]),
+        (
+            ["At {a} https://b.c/d?e.\nIs <b>f</b>.", "g"],
+            False,
+            ["AT {a} https://b.c/d?e.\nIS <b>F</b>.", "G"],
+            ["At {a} https://b.c/d?e.", "Is f.", "g"],
+        ),
+        (["a\0b \1 <i>c</i>"], False, ["A B   <i>C</i>"], ["a b   c"]),  # characters that stand for markup inside
+        (
+            [PAGE, "<p title='x'>Six</p>"],
+            True,
+            [PAGE.replace("One", "ONE").replace("two", "TWO"), "<p title='x'>SIX</p>"],
+            ["One two.", "Six"],
+        ),
+    ],
+)
+def test_different_sentences_are_translated_once_and_what_is_around_them_stays(
+    translator, texts, is_html, translations, batch
+):
+    assert [ranks[0] for ranks in translate(translator, texts, 2, is_html=is_html)] == translations
+    assert translator.batches == [batch]
 
 
 def test_the_nth_of_a_text_joins_the_nth_of_every_sentence(translator: FakeTranslator):
     assert translate(translator, ["One. Two."], 3) == [["ONE. TWO.", "ONE.! TWO.!", "ONE.!! TWO.!!"]]
-
-
-def test_what_is_asked_for_twice_is_translated_once(translator: FakeTranslator):
-    assert translate(translator, ["Yes. No.", "No. Yes."]) == [["YES. NO."], ["NO. YES."]]
-    assert translator.batches == [["Yes.", "No."]]
-
-
-def test_urls_placeholders_and_tags_stay(translator: FakeTranslator):
-    text = "See {name} at https://a.org/x?y.\nIt is <b>bold</b>."
-    translations, _ = translate(translator, [text, "plain"], 2)
-    assert translations[0] == "SEE {name} AT https://a.org/x?y.\nIT IS <b>BOLD</b>."
-
-
-def test_characters_that_stand_for_markup_inside_are_no_way_to_break_it(translator: FakeTranslator):
-    assert translate(translator, ["a\0b \1 <i>c</i>"]) == [["A B   <i>C</i>"]]
-
-
-def test_html_keeps_its_markup_whoever_else_asks(translator: FakeTranslator):
-    documents = ["<p>One <b>two</b>.</p><script>let a = 1</script>", "<p title='x'>Three</p>"]
-    assert translate(translator, documents, is_html=True) == [
-        ["<p>ONE <b>TWO</b>.</p><script>let a = 1</script>"],
-        ["<p title='x'>THREE</p>"],
-    ]
-    assert sum("Three" in batch for batch in translator.batches) == 1
-    assert {"One two.", "Three"} <= set(translator.batches[0])
 
 
 @pytest.mark.parametrize(
