@@ -63,7 +63,7 @@ class Connection(H11Protocol):
     """
 
     write_timeout: float = _READING_TIMEOUT
-    _reading_timer: asyncio.TimerHandle | None = None
+    _reading_timer: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer of the first request's headers."""
@@ -97,10 +97,9 @@ class Connection(H11Protocol):
             self._update_silence_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop both timers."""
+        """Stop the timer of silence; that of reading may end, since it finds the connection closed."""
         super().connection_lost(exc)
         self._stop_silence_timer()
-        self._stop_reading_timer()
 
     def pause_writing(self) -> None:
         """Start the timer of the client's reading; when the time is over, the timer drops the connection."""
@@ -110,12 +109,7 @@ class Connection(H11Protocol):
     def resume_writing(self) -> None:
         """Stop the timer of the client's reading: the client has received everything."""
         super().resume_writing()
-        self._stop_reading_timer()
-
-    def _stop_reading_timer(self) -> None:
-        if self._reading_timer is not None:
-            self._reading_timer.cancel()
-            self._reading_timer = None
+        self._reading_timer.cancel()
 
     def _update_silence_timer(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
