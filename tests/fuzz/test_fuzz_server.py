@@ -124,22 +124,18 @@ CHARSETS = (
 
 
 @LASTING
-@given(path=st.sampled_from(WORK), values=BODIES, charset=st.sampled_from(CHARSETS))
-def test_odd_values_get_a_described_answer(path: str, values: Any, charset: str, ask: Ask) -> None:
-    body = json.dumps(values).encode()
-    ask("POST", path, [("Content-Type", f"application/json{charset}".encode())], body)
-
-
-@LASTING
 @given(
     path=st.sampled_from(WORK),
-    text=BODIES.flatmap(lambda values: mutated([json.dumps(values)], NESTED)) | arbitrary(NESTED),
-    encoding=st.sampled_from(["utf-8", "utf-8", "utf-16", "utf-32-le", "utf-8-sig", "utf-7"]),
+    text=BODIES.map(json.dumps)
+    | BODIES.flatmap(lambda values: mutated([json.dumps(values)], NESTED))
+    | arbitrary(NESTED),
+    charset=st.sampled_from(CHARSETS),
+    encoding=st.sampled_from(["utf-8"] * 5 + ["utf-16", "utf-32-le", "utf-8-sig", "utf-7"]),
     cut=st.integers(0, 40),
 )
-def test_broken_json_gets_an_answer_that_is_told(path: str, text: str, encoding: str, cut: int, ask: Ask) -> None:
+def test_odd_values_and_broken_json_get_a_described_answer(path, text, charset, encoding, cut, ask):
     body = text.encode(encoding, "surrogatepass" if encoding != "utf-7" else "replace")
-    ask("POST", path, [("Content-Type", b"application/json")], body[:cut], body[cut:])
+    ask("POST", path, [("Content-Type", f"application/json{charset}".encode())], body[:cut], body[cut:])
 
 
 PART = '--b\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
@@ -170,9 +166,7 @@ def test_broken_forms_get_a_described_answer(path, values, data, is_multipart, c
     ask("POST", path, [("Content-Type", f"{kind}{charset}".encode())], body)
 
 
-PATH_PARTS = (
-    *("..", ".", "%2e%2e", "%00", "\0", "//", "\\", "etc/passwd", "page", "viewer", "page.js", "index.html", "~", "\n"),
-)
+PATH_PARTS = ("..", ".", "%2e%2e", "%00", "\0", "//", "\\", "etc/passwd", "page", "viewer", "page.js", "~", "\n")
 PATHS = st.sampled_from(["/", "/page/", "/viewer/", *FACTS, *WORK, "/metrics", "/openapi.json", "/docs", "/static"])
 PATHS = st.builds(lambda start, rest: start + "/".join(rest), PATHS, st.lists(st.sampled_from(PATH_PARTS), max_size=9))
 PATHS |= arbitrary(("/", *PATH_PARTS)).map("/{}".format)

@@ -37,7 +37,6 @@ class FakeTranslator(Translator):
         self.aligns = False
         self.calibration: Calibration | None = Calibration(0.0, 0.0, 0.0, 0.0)
         self.batches: list[list[str]] = []
-        self.finished = 0
         self.may_go = threading.Event()
         self.may_go.set()
 
@@ -63,7 +62,6 @@ class FakeTranslator(Translator):
         assert self.may_go.wait(20)
         if on_progress is not None:
             on_progress(len(texts))
-        self.finished += 1
         if any("boom" in text for text in texts):
             raise RuntimeError("the model broke")
         if any("refuse" in text for text in texts):

@@ -193,8 +193,7 @@ def test_clients_that_never_read_hold_little_and_are_let_go():
     service = app.state.service
 
     async def scenario(state: ServerState, connect: Any) -> int:
-        for _ in range(8):
-            await connect(EXPLAIN)
+        await asyncio.gather(*(connect(EXPLAIN) for _ in range(8)))
         await until(lambda: service.inside == 8)
         most = 0
         while state.connections:
@@ -212,8 +211,7 @@ def test_explanations_that_are_not_taken_leave_no_room_for_more_until_they_are_l
     app = explaining(2)
 
     async def scenario(state: ServerState, connect: Any) -> list[bytes]:
-        for _ in range(2):
-            await connect(EXPLAIN)
+        await asyncio.gather(connect(EXPLAIN), connect(EXPLAIN))
         await until(lambda: len(unsent(state)) == 2)
         statuses = [await (await connect(EXPLAIN))[0].read(12) for _ in range(3)]
         await until(lambda: app.state.service.inside == 0)
