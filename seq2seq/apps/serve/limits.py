@@ -33,10 +33,6 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             require_at_least(field.name, getattr(self, field.name), 0 if field.name == "max_delay" else 1)
-        require(
-            self.waiting_chars >= self.char_limit,
-            f"waiting_chars={self.waiting_chars} must be at least char_limit={self.char_limit}",
-        )
 
     @property
     def body_limit(self) -> int:
