@@ -82,19 +82,24 @@ def test_options_become_limits_and_allowed_hosts(serve: Any, served: Any, monkey
     assert hosts == ["localhost", "a.example", "b.example"]
 
 
-def test_the_log_says_where_a_request_failed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    app = typer.Typer()
+def run_command(monkeypatch: pytest.MonkeyPatch, command: Callable[[], None]) -> object:
+    """Run a function as a command of its own; return what the program ends with."""
+    application = typer.Typer()
+    application.command()(command)
+    monkeypatch.setattr(sys, "argv", ["seq2seq"])
+    with pytest.raises(SystemExit) as left:
+        main(application)
+    return left.value.code
 
-    @app.command()
+
+def test_the_log_says_where_a_request_failed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     def fail() -> None:
         try:
             raise RuntimeError("the model broke")
         except RuntimeError as error:  # as uvicorn does
             logging.getLogger("uvicorn.error").error("Exception in ASGI application\n", exc_info=error)
 
-    monkeypatch.setattr(sys, "argv", ["seq2seq"])
-    with pytest.raises(SystemExit):
-        main(app)
+    run_command(monkeypatch, fail)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "error: Exception in ASGI application"
     assert lines[1].startswith("Traceback")
@@ -109,17 +114,11 @@ def test_the_log_says_where_a_request_failed(monkeypatch: pytest.MonkeyPatch, ca
     ],
 )
 def test_no_message_has_characters_that_a_terminal_obeys(monkeypatch, capsys, error, message):
-    application = typer.Typer()
-
-    @application.command()
-    def command() -> None:
+    def warn() -> None:
         logging.getLogger("seq2seq").warning("odd\n%s", "\x1b[2J\u202e")
         raise error
 
-    monkeypatch.setattr(sys, "argv", ["seq2seq"])
-    with pytest.raises(SystemExit) as left:
-        main(application)
-    assert left.value.code == f"error: {message}"
+    assert run_command(monkeypatch, warn) == f"error: {message}"
     assert capsys.readouterr().err == "warning: odd ?[2J?\n"
 
 

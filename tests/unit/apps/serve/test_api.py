@@ -262,25 +262,18 @@ def test_work_needs_the_key_where_there_is_one(ask: Ask, kinds: dict[str, Any], 
         assert post(ask, path, api_key=key, explain=lambda _: {}, **sent).status_code == status
 
 
-def test_facts_need_no_key_but_the_metrics_do(ask: Ask):
-    async def scenario(client: Any) -> list[int]:
+def test_facts_are_those_of_libretranslate_and_need_no_key_but_the_metrics_do(ask: Ask):
+    async def scenario(client: Any) -> tuple[list[Any], list[int]]:
+        facts = [(await client.get(path)).json() for path in ("/languages", "/frontend/settings", "/health")]
         bearers = ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer k"})
-        answers = [await client.get(path) for path in ("/languages", "/health", "/frontend/settings")]
-        answers += [await client.get("/metrics", headers=bearer) for bearer in bearers]
-        return [answer.status_code for answer in answers]
+        return facts, [(await client.get("/metrics", headers=bearer)).status_code for bearer in bearers]
 
-    assert ask(scenario, api_key="k") == [200, 200, 200, 400, 403, 200]
-
-
-def test_facts_are_those_of_libretranslate(ask: Ask):
-    assert ask(lambda client: client.get("/languages")).json() == [
-        {"code": "en", "name": "English", "targets": ["es"]},
-        {"code": "es", "name": "Spanish", "targets": []},
-    ]
-    settings = ask(lambda client: client.get("/frontend/settings"), api_key="k").json()
+    (languages, settings, health), statuses = ask(scenario, api_key="k")
+    spanish = {"code": "es", "name": "Spanish", "targets": []}
+    assert languages == [{"code": "en", "name": "English", "targets": ["es"]}, spanish]
     assert settings["language"]["source"] == {"code": "en", "name": "English"}
     assert (settings["charLimit"], settings["keyRequired"], settings["explainLimit"]) == (5000, True, 0)
-    assert ask(lambda client: client.get("/health")).json() == {"status": "ok"}
+    assert (health, statuses) == ({"status": "ok"}, [400, 403, 200])
 
 
 def test_a_file_in_place_of_a_text_is_refused_with_the_reason(ask: Ask):

@@ -66,20 +66,13 @@ def run(scenario: Callable[..., Awaitable[Any]], app: FastAPI = slow_app, most: 
     return asyncio.run(all_of_it())
 
 
-def test_a_connection_that_asks_nothing_is_closed():
-    async def scenario(state: ServerState, connect: Any) -> bytes:
-        reader, _ = await connect()
-        return await reader.read()
-
-    assert run(scenario) == b""
-
-
-def test_a_head_that_drips_is_given_up():
+@pytest.mark.parametrize("head", [b"", b"GET / HTTP/1.1\r\nA: " + b"a" * 10_000])
+def test_a_head_that_does_not_come_or_drips_is_given_up(head: bytes):
     async def scenario(state: ServerState, connect: Any) -> bytes:
         reader, writer = await connect()
 
         async def drip() -> None:
-            for byte in b"GET / HTTP/1.1\r\nA: " + b"a" * 10_000:
+            for byte in head:
                 writer.write(bytes([byte]))
                 await asyncio.sleep(0.02)
 
