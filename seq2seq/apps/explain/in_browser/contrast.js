@@ -1,8 +1,7 @@
 // Why this word and not another one: the twin of seq2seq/apps/explain/interventions.py.
 
-import { product } from "./layers.js";
-
-const sum = (values) => values.reduce((a, b) => a + b, 0);
+import { product, sum } from "./layers.js";
+import { BOS } from "./tokenizer.js";
 
 /**
  * Compare a target word (its index) with another one in its place, which is text; return the values of `Contrast`.
@@ -11,23 +10,22 @@ const sum = (values) => values.reduce((a, b) => a + b, 0);
  */
 export function contrast(translator, { src, tgt, words }, word, other) {
   const { model, target: tokenizer } = translator;
-  if (!(word >= 0 && word < words.target.length - 1)) throw new Error(`word=${word}: the translation has words 0 to ${words.target.length - 2}`);
   const ids = tokenizer.encode(other);
   const text = tokenizer.decode(ids);
   if (text.split(" ").filter(Boolean).length !== 1) throw new Error(`'${other.slice(0, 60)}' is not one word: give a single one`);
   const { pieces } = words.target[word];
   const before = tgt.slice(0, pieces[0]);
   const both = [pieces.map((position) => tgt[position]), ids];
+  const read = (one) => [BOS, ...before, ...one.slice(0, -1)];
   const logProbs = (changedModel) => {
     const memory = changedModel.encode(src);
     return both.map((one) => {
-      const read = [translator.start, ...before, ...one].slice(0, -1);
-      const rows = changedModel.read(read, memory);
+      const rows = changedModel.read(read(one), memory);
       return sum(one.map((id, i) => rows[before.length + i][id]));
     });
   };
   const usual = logProbs(model);
-  const looks = both.map((one) => looksOf(model, src, [translator.start, ...before, ...one].slice(0, -1), one.length));
+  const looks = both.map((one) => looksOf(model, src, read(one), one.length));
   const evidence = words.source.slice(0, -1).map((one) => {
     const hidden = logProbs(model.changed(model.interventions, [...model.hidden, ...one.pieces]));
     return { looks: looks.map((shares) => sum(one.pieces.map((i) => shares[i]))), drops: usual.map((value, i) => value - hidden[i]) };

@@ -1,13 +1,14 @@
-// Everything that a page shows of one sentence, as JSON values: the twin of seq2seq/apps/explain/page.py.
+// Everything that a page shows of one sentence, as JSON values: the twin of seq2seq/apps/explain/page.py. What only
+// programs read (the format's version, the alignment) is left out.
 
 import { contrast } from "./contrast.js";
+import { sum } from "./layers.js";
 import { beamSearch } from "./search.js";
 import { BOS, EOS, normalise } from "./tokenizer.js";
 
 const PARTS = ["encoder", "decoder", "cross"];
 const MAX_SUBWORDS = 100; // per side, with the end mark; a larger map is unreadable
 const SHOWN_CHANNELS = 8; // of vectors as wide as the model
-const sum = (values) => values.reduce((a, b) => a + b, 0);
 
 /** Return JSON values with rounded numbers. */
 function rounded(value, decimals) {
@@ -19,19 +20,19 @@ function rounded(value, decimals) {
 
 /** A model, its vocabularies and its settings of the search: what a bundle holds. */
 export class Translator {
-  constructor({ model, source, target, search, longest, example }) {
-    Object.assign(this, { model, source, target, search, longest, example, start: BOS });
+  constructor(parts) {
+    Object.assign(this, parts); // { model, source, target, search, longest, example }
   }
 
-  /** Return up to nBest translations of one sentence: { ids, score, value, text }, the best first. */
+  /** Return up to nBest translations of one sentence: { ids, text }, the best first. */
   translate(text, nBest = 1, model = this.model, onStep = undefined) {
     const ids = this.source.encode(text);
-    if (ids.length === 0) return [{ ids: [], score: 0, value: 0, text: "" }];
+    if (ids.length === 0) return [{ ids: [], text: "" }];
     const { beam, length_penalty: alpha, max_length_ratio: ratio, max_length_offset: offset } = this.search;
     const maxLength = Math.trunc(Number((ids.length * ratio + offset).toFixed(6)));
     const banned = this.target.symbols.map((symbol) => this.target.ids.get(symbol));
     const settings = { beam, alpha, maxLength, nBest: Math.min(nBest, beam), banned, onStep };
-    return beamSearch(model, [...ids, EOS], settings).map((one) => ({ ...one, text: this.target.decode(one.ids) }));
+    return beamSearch(model, [...ids, EOS], settings).map((best) => ({ ids: best, text: this.target.decode(best) }));
   }
 
   /** Return the explanation of a sentence and its translation (null: the model's own), as `/explain` of the server does. */
@@ -71,10 +72,7 @@ export class Translator {
 
   hiddenPositions(src, without) {
     const words = this.source.words(src, new Set([src.length - 1]));
-    const numbers = without.map((name) => /^source\.(\d+)$/.exec(name)).filter(Boolean).map(([, number]) => Number(number));
-    const unknown = numbers.find((number) => number < 1 || number >= words.length);
-    if (unknown !== undefined) throw new Error(`source.${unknown}: the sentence has words 1 to ${words.length - 1}`);
-    return numbers.flatMap((number) => words[number - 1].pieces);
+    return words.flatMap(({ pieces }, i) => (without.includes(`source.${i + 1}`) ? pieces : []));
   }
 
   /** Read a sentence and its translation (target null: the best one); return the explanation and all that was recorded. */
@@ -97,18 +95,13 @@ export class Translator {
     const each = (work) => Object.fromEntries(PARTS.map((part) => [part, attention[part].map((layer) => layer.map((weights) => work(weights, part)))]));
     const byWord = each((weights, part) => overWords(weights, ...axes[part].map((axis) => words[axis])));
     const explanation = {
-      version: 1,
       source: normalise(source),
       target: own ? own.text : normalise(target),
       translated: own !== null,
       architecture: "transformer",
       pieces: { source: this.source.tokens(src), target_in: this.target.tokens(tgtIn), target_out: this.target.tokens(tgt) },
       words: { source: words.source, target: words.target },
-      attention: rounded(attention, 4),
-      by_word: rounded(byWord, 4),
-      heads: rounded(each(statistics), 4),
-      alignment: align(words, attention.cross[Math.max(0, attention.cross.length - 2)]),
-      log_probs: rounded(logProbs, 4),
+      ...rounded({ attention, by_word: byWord, heads: each(statistics), log_probs: logProbs }, 4),
     };
     return { explanation, calls, ids: { source: src, read: tgtIn, target: tgt } };
   }
@@ -124,17 +117,17 @@ export class Translator {
     const scores = queries.map((query) => keys.map((key) => sum(Array.from(query, (value, i) => value * key[i]))));
     const mask = scores.map((row, i) => row.map((_, j) => call.isVisible(i, j)));
     const { rows: embedding, added } = model.embedded(ofRows, side, ofRows.map((_, i) => i));
-    const wide = (rows) => rows && rounded(rows.map((row) => row.slice(0, SHOWN_CHANNELS)), 6);
-    return {
-      part, layer, head, columns, mask, channels, d_model: model.config.d_model,
+    const wide = (rows) => rows && rows.map((row) => row.slice(0, SHOWN_CHANNELS));
+    const walk = {
+      part, layer, head, columns, queries, keys, scores, mask, channels, d_model: model.config.d_model,
       rows: this[side].tokens(ofRows),
       embedding: wide(embedding), position: wide(added), input: wide(call.x), joined: wide(call.joined), output: wide(call.output),
-      queries: rounded(queries, 6), keys: rounded(keys, 6), values: rounded(ofHead(call.memory.values), 6),
-      scores: rounded(scores, 6),
-      scaled: scores.map((row, i) => row.map((score, j) => (mask[i][j] ? rounded(score / Math.sqrt(channels), 6) : null))),
-      weights: rounded(call.shares.map((row) => row[head]), 6),
-      mixture: rounded(ofHead(call.joined), 6),
+      values: ofHead(call.memory.values),
+      scaled: scores.map((row, i) => row.map((score, j) => (mask[i][j] ? score / Math.sqrt(channels) : null))),
+      weights: call.shares.map((row) => row[head]),
+      mixture: ofHead(call.joined),
     };
+    return rounded(walk, 6);
   }
 
   /** Return every step of the search, as seq2seq/apps/explain/steps.py, and the best translation. */
@@ -151,16 +144,16 @@ export class Translator {
         const [id, text] = [first + rank, this.target.decode(ids)];
         hypotheses.set(id, { ids, score });
         const isFinished = token === EOS && rank < beam;
-        if (isFinished) finished.push({ id, text, normalised_score: rounded(score / ids.length ** alpha, 6) });
+        if (isFinished) finished.push({ id, text, normalised_score: score / ids.length ** alpha });
         const fate = isFinished ? "finished" : isLive ? "kept" : "dropped";
-        return { id, parent: ranks[parent], piece: this.target.pieces[token], text, log_prob: rounded(score - before.score, 6), score: rounded(score, 6), fate };
+        return { id, parent: ranks[parent], piece: this.target.pieces[token], text, log_prob: score - before.score, score, fate };
       });
       steps.push({ candidates: described });
       ranks = candidates.map(({ isLive }, rank) => (isLive ? first + rank : null)).filter((id) => id !== null);
     };
     const [best] = this.translate(source, 1, model, onStep);
     const result = finished.sort((a, b) => b.normalised_score - a.normalised_score);
-    return { source: normalise(source), beam, length_penalty: alpha, steps, result, best };
+    return { beam, length_penalty: alpha, ...rounded({ steps, result }, 6), best };
   }
 }
 
@@ -178,14 +171,4 @@ function statistics(weights) {
     distance: mean((row, i) => sum(row.map((weight, j) => weight * Math.abs(j - i * slope)))),
     diagonal: mean((row, i) => row[Math.floor(i * slope + 0.5)]),
   };
-}
-
-/** Align every target word with the source word that its subwords attend to most, over the mean of a layer's heads. */
-function align({ source, target }, heads) {
-  const [sources, targets] = [source.slice(0, -1), target.slice(0, -1)];
-  const mean = (row, column) => sum(heads.map((head) => head[row][column])) / heads.length;
-  return targets.flatMap(({ pieces }, word) => {
-    const sums = sources.map((one) => sum(pieces.map((row) => sum(one.pieces.map((column) => mean(row, column))))));
-    return sums.some(Boolean) ? [[sums.indexOf(Math.max(...sums)), word]] : [];
-  });
 }

@@ -31,6 +31,8 @@ export function product(rows, matrix, [outputs, inputs], bias) {
   return results;
 }
 
+export const sum = (values) => values.reduce((a, b) => a + b, 0);
+
 export const add = (rows, others) => rows.map((row, i) => row.map((value, j) => value + others[i][j]));
 
 /** LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019) of every row. */
@@ -62,19 +64,10 @@ export function feedForward(x, weights, name, { activation }) {
   return linear(up.map((row, i) => row.map((value, j) => swish(gate[i][j]) * value)), weights, `${name}.down`);
 }
 
-/** The error function, by its series for small x and by Lentz's continued fraction of its complement for large x. */
-export function erf(x) {
-  const size = Math.abs(x);
-  if (size > 6) return Math.sign(x);
-  if (size < 2.5) {
-    let [sum, term] = [size, size];
-    for (let n = 1; Math.abs(term) > 1e-17 * sum && n < 100; n++) {
-      term *= -(size * size) / n;
-      sum += term / (2 * n + 1);
-    }
-    return (Math.sign(x) * 2 * sum) / Math.sqrt(Math.PI);
-  }
-  let fraction = 0;
-  for (let k = 60; k > 0; k--) fraction = k / 2 / (size + fraction);
-  return Math.sign(x) * (1 - Math.exp(-size * size) / (Math.sqrt(Math.PI) * (size + fraction)));
+/** The error function to 1.5e-7 (Abramowitz & Stegun 1964, 7.1.26). */
+function erf(x) {
+  const t = 1 / (1 + 0.3275911 * Math.abs(x));
+  const factors = [1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592];
+  const sum = factors.reduce((total, factor) => (total + factor) * t, 0);
+  return Math.sign(x) * (1 - sum * Math.exp(-x * x));
 }

@@ -16,18 +16,18 @@ function highest(values, count) {
 }
 
 /**
- * Return the best finished hypotheses of a source, best first: { ids, score, value }, where value = score / length^α.
+ * Return the ids of the best finished hypotheses of a source, best first, which is by score / length^α.
  *
  * A live hypothesis is dropped when even its longest continuation could not enter the n best. onStep is called with all
  * candidates of a step: { score, token, parent (rank in the beam), isLive }.
  */
-export function beamSearch(model, src, { beam, alpha, maxLength, nBest = 1, start = BOS, banned = [], onStep }) {
+export function beamSearch(model, src, { beam, alpha, maxLength, nBest, banned, onStep }) {
   const memory = model.encode(src);
   const count = beam > 1 ? 2 * beam : 1;
   let live = [{ ids: [], score: 0, past: undefined }];
   let ended = [];
   for (let length = 1; live.length > 0; length++) {
-    const lastTokens = live.map(({ ids }) => ids.at(-1) ?? start);
+    const lastTokens = live.map(({ ids }) => ids.at(-1) ?? BOS);
     const { logProbs, pasts } = model.step(lastTokens, memory, live.map(({ past }) => past));
     const candidates = logProbs
       .flatMap((row, parent) => {
@@ -47,5 +47,5 @@ export function beamSearch(model, src, { beam, alpha, maxLength, nBest = 1, star
     onStep?.(candidates.map((one) => ({ ...one, isLive: kept.includes(one) })));
     live = kept.map(grown);
   }
-  return ended.slice(0, nBest).map(({ ids, score, value }) => ({ ids: ids.slice(0, -1), score, value }));
+  return ended.slice(0, nBest).map(({ ids }) => ids.slice(0, -1));
 }
