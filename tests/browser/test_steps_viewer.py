@@ -171,7 +171,6 @@ def test_a_click_on_a_cell_follows_it(watched) -> None:
         ({"position": None, "input": WALKS["encoder"]["embedding"]}, "turn queries and keys instead"),
         ({"layer": 1, "input": WALKS["encoder"]["output"]}, "Layer 2 sees what the layers below have made of it"),
         ({"input": WALKS["encoder"]["output"]}, "Normalised, it is X."),
-        ({"embedding": None, "position": None}, "numbers"),
     ],
 )
 def test_other_kinds_of_model(opened, change: dict, text: str) -> None:

@@ -17,7 +17,7 @@ const NOTE =
   "Distance is how far away the head looks on average. Diagonal is the share of attention at the same position. " +
   "All three count pieces; several heads are shown by their mean.";
 
-const picks = new WeakMap(); // choices in an element, kept for the next explanation in the element
+const views = new WeakMap(); // what an element shows; the next explanation in the element keeps its choices
 
 /**
  * Show an explanation (the JSON of `seq2seq attend`) in an element, in place of its content.
@@ -35,22 +35,20 @@ export function showAttention(element, explanation, { onIntervene = null, onCont
   }
   if (explanation.architecture !== "transformer") [onIntervene, onContrast] = [null, null]; // it has no heads
   const size = sizeOf(explanation);
-  const kept = picks.get(element) ?? { unit: "words", layer: openingLayer(explanation), head: MEAN };
-  const view = { explanation, onIntervene, onContrast, ...kept, parts: partsOf(explanation), preview: null, chosen: null, tables: {} };
+  const before = views.get(element) ?? { unit: "words", layer: openingLayer(explanation), head: MEAN };
+  const view = { explanation, onIntervene, onContrast, unit: before.unit, parts: partsOf(explanation) };
+  views.set(element, view);
   view.interventions = interventionsOf(explanation);
-  view.layer = Math.min(kept.layer, size.layers - 1);
-  if (Number(view.head) >= size.heads) view.head = MEAN;
-  view.element = element;
+  view.layer = Math.min(before.layer, size.layers - 1);
+  view.head = Number(before.head) >= size.heads ? MEAN : before.head;
   view.diagram = makeDiagram((chosen) => choose(view, chosen), (chosen) => preview(view, chosen));
   view.reading = make("p", { class: "reading", role: "status", "aria-live": "polite" });
   view.hiding = make("div", { class: "switches hiding" });
   view.panels = make("div", { class: "panels" });
   view.overview = make("details", { open: element.querySelector(".overview")?.open });
   const update = (changes) => {
-    const isOtherUnit = "unit" in changes && changes.unit !== view.unit;
     Object.assign(view, changes);
-    keep(view);
-    if (isOtherUnit) setUnit(view);
+    if ("unit" in changes) setUnit(view);
     refresh(view);
     onPick({ layer: view.layer, head: headOf(view) });
   };
@@ -68,9 +66,9 @@ export function showAttention(element, explanation, { onIntervene = null, onCont
     view.overview,
     make("p", { class: "note" }, NOTE),
   );
-  const { source, chosen } = kept;
   setUnit(view);
-  if (source === explanation.source && chosen?.side === "source") view.chosen = chosen; // the target may be another
+  const isSameSource = before.explanation?.source === explanation.source; // the target may be another
+  if (isSameSource && before.chosen?.side === "source") view.chosen = before.chosen;
   refresh(view);
   if (focused) element.querySelector(`[data-name="${focused}"]`)?.focus();
   return { layer: view.layer, head: headOf(view) };
@@ -108,23 +106,16 @@ function refresh(view) {
   );
   view.tables = {};
   view.panels.replaceChildren(...parts.map((part) => makePanel(view, part)));
-  const isOpen = view.overview.open;
-  const overview = makeOverview(explanation, unit, { layer, head: headOf(view) }, (picked) => open(view, picked));
-  overview.open = isOpen;
+  const chosen = { layer, head: headOf(view) };
+  const overview = makeOverview(explanation, unit, chosen, view.overview.open, (picked) => open(view, picked));
   view.overview.replaceWith(overview);
   view.overview = overview;
   follow(view);
 }
 
-function keep({ element, explanation, unit, layer, head, chosen }) {
-  picks.set(element, { unit, layer, head, chosen, source: explanation.source });
-}
-
 function choose(view, chosen) {
   view.chosen = chosen;
-  view.preview = null;
-  keep(view);
-  follow(view);
+  preview(view, null);
 }
 
 function preview(view, chosen) {
@@ -141,7 +132,7 @@ function follow(view) {
   const asked = `${view.unit} ${view.chosen.side} ${view.chosen.index}`;
   if (view.hiding.dataset.asked !== asked) { // a word under the pointer must not empty the form
     view.hiding.dataset.asked = asked;
-    view.hiding.replaceChildren(...(view.onIntervene ? makeHiding(view) : []), ...(view.onContrast ? askContrast(view) : []));
+    view.hiding.replaceChildren(...makeChanges(view));
   }
   const isSource = shown.side === "source";
   view.tables.encoder?.choose(isSource ? shown.index : null);
@@ -149,24 +140,15 @@ function follow(view) {
   view.tables.cross?.choose(isSource ? null : shown.index - 1);
 }
 
-/** Make the switch that hides the chosen source word from all other positions. */
-function makeHiding({ explanation, chosen, unit, interventions, onIntervene }) {
-  if (chosen.side !== "source") return [];
-  const { source } = explanation.words;
-  const word = unit === "words" ? chosen.index : source.findIndex((one) => one.pieces.includes(chosen.index));
-  if (word === source.length - 1) return []; // the end mark
-  const name = `source.${word + 1}`;
-  const text = `“${source[word].text}” visible`;
-  return [makeSwitch(name, text, text, interventions, onIntervene)];
-}
-
-/** Make the form that compares the chosen target word with another. */
-function askContrast({ explanation, chosen, unit, onContrast }) {
-  const { target } = explanation.words;
-  const at = chosen.index - 1; // the first name is that of the start mark
-  const word = unit === "words" ? at : target.findIndex((one) => one.pieces.includes(at));
-  if (chosen.side !== "target" || word < 0 || word === target.length - 1) return [];
-  return [makeContrastForm(word, target[word].text, onContrast)];
+/** Make what changes the chosen word: the switch that hides a source word, or the form that asks for a target word. */
+function makeChanges({ explanation, chosen: { side, index }, unit, interventions, onIntervene, onContrast }) {
+  const words = explanation.words[side];
+  const at = side === "source" ? index : index - 1; // the first name of the target is that of the start mark
+  const number = unit === "words" ? at : words.findIndex((one) => one.pieces.includes(at));
+  if (number === words.length - 1 || !(side === "source" ? onIntervene : onContrast)) return []; // the end mark
+  const { text } = words[number];
+  if (side === "target") return [makeContrastForm(number, text, onContrast)];
+  return [makeSwitch(`source.${number + 1}`, `“${text}” visible`, `“${text}” visible`, interventions, onIntervene)];
 }
 
 /** Describe in words what the chosen word looks at, beside the lines and for screen readers. */

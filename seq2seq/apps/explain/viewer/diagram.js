@@ -72,20 +72,18 @@ function move(event, { element, words }) {
   let next = null;
   if (event.key in along) next = words[side][along[event.key]];
   else if (event.key === (side === "source" ? down : up))
-    next = nearest(event.target, words[side === "source" ? "target" : "source"]);
+    next = nearest(event.target, words[side === "source" ? "target" : "source"], isRows);
   if (!next) return;
   event.preventDefault();
   next.focus();
 }
 
-function nearest(from, others) {
-  const centre = (node) => {
+function nearest(from, others, isRows) {
+  const along = (node) => {
     const box = node.getBoundingClientRect();
-    return [box.left + box.width / 2, box.top + box.height / 2];
+    return isRows ? box.left + box.width / 2 : box.top + box.height / 2;
   };
-  const [x, y] = centre(from);
-  const isRow = Math.abs(centre(others.at(-1))[1] - centre(others[0])[1]) < 1;
-  const gap = (node) => Math.abs(centre(node)[isRow ? 0 : 1] - (isRow ? x : y));
+  const gap = (node) => Math.abs(along(node) - along(from));
   return others
     .filter((node) => node.tagName === "BUTTON")
     .reduce((best, node) => (gap(node) < gap(best) ? node : best));
@@ -142,7 +140,7 @@ function paint(diagram, withGhosts) {
     .map((link) => {
       const d = path({ side: chosen.side, index: link.from }, { side: link.side, index: link.to });
       const kind = link.isSeen ? "link seen" : "link";
-      return draw("path", { class: kind, d, "--share": link.weight, "data-part": link.part });
+      return draw("path", { class: kind, d, "--share": link.weight });
     });
   layers.links.replaceChildren(...strong);
   if (!withGhosts) return;

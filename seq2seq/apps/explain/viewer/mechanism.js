@@ -25,11 +25,8 @@ export function matrices(walk, at, follow) {
 function embed(walk, at, { ofRows }) {
   const { embedding, position, input, d_model: width } = walk;
   const hasPosition = position !== null;
-  const isSum =
-    embedding !== null &&
-    input.every((line, i) => line.every((value, j) => near(value, embedding[i][j] + (position?.[i][j] ?? 0))));
+  const isSum = input.every((line, i) => line.every((value, j) => near(value, embedding[i][j] + (position?.[i][j] ?? 0))));
   const added = hasPosition ? [sign("+"), ofRows("P", position, width)] : [];
-  const figures = embedding === null ? [] : [ofRows("E", embedding, width), ...added, sign(isSum ? "=" : "⇢")];
   const below = walk.layer === 0 ? "" : ` Layer ${walk.layer + 1} sees what the layers below have made of it: X.`;
   const normed =
     !isSum && walk.layer === 0
@@ -45,7 +42,7 @@ function embed(walk, at, { ofRows }) {
   return {
     formula: formula(`X ${isSum ? "=" : "⇠"} E${hasPosition ? " + P" : ""}`),
     plain: `Every piece becomes ${width} numbers: ${how}${below}${normed}`,
-    figures: [...figures, ofRows("X", input, width)],
+    figures: [ofRows("E", embedding, width), ...added, sign(isSum ? "=" : "⇢"), ofRows("X", input, width)],
     numbers:
       isSum && hasPosition
         ? [`First channel of `, make("b", {}, walk.rows[at.row]), `: ${decimal(e)} + ${factor(p)} = ${decimal(x)}`]
@@ -60,15 +57,12 @@ function project(walk, at, { ofRows, ofKeys }) {
     ? "The translation asks (queries Q); the encoded source M answers (keys K, values V). The query “a → b” " +
       "has read the piece a and looks for what writing b needs."
     : "Three matrices make three vectors of each piece: what it looks for (Q), how others find it (K), what it gives (V).";
-  const turned =
-    walk.position === null && walk.embedding !== null && !isCross(walk)
-      ? " With rotary positions, Q and K are then turned by their positions."
-      : "";
+  const isTurned = walk.position === null && !isCross(walk);
+  const turned = isTurned ? " With rotary positions, Q and K are then turned by their positions." : "";
   return {
     formula: make("div", { class: "several" }, product("Q", "X"), product("K", given), product("V", given)),
     plain: whence + turned + ` In this head, each has ${walk.channels} channels.`,
     figures: [ofRows("Q", walk.queries), ofKeys("K", walk.keys), ofKeys("V", walk.values)],
-    numbers: null,
   };
 }
 

@@ -7,13 +7,14 @@ const PAUSE = 250; // milliseconds between two checkpoints while it plays
 
 const at = (id) => document.getElementById(id);
 const { source, target, rows, columns, moments } = JSON.parse(at("data").textContent);
+const slider = at("when");
 let timer = null;
 
 document.querySelector("h1").textContent = source;
 document.querySelector(".translation").textContent = target;
-at("when").max = String(moments.length - 1);
-at("when").value = at("when").max;
-at("when").addEventListener("input", () => {
+slider.max = String(moments.length - 1);
+slider.value = slider.max;
+slider.addEventListener("input", () => {
   stop();
   show();
 });
@@ -22,10 +23,10 @@ show();
 
 /** Show the checkpoint at which the slider stands. */
 function show() {
-  const { updates, loss, translation, log_prob: logProb, weights } = moments[Number(at("when").value)];
+  const { updates, loss, translation, log_prob: logProb, weights } = moments[Number(slider.value)];
   const number = updates.toLocaleString("en");
   at("update").textContent = number;
-  at("when").setAttribute("aria-valuetext", `after ${number} updates`);
+  slider.setAttribute("aria-valuetext", `after ${number} updates`);
   at("told").replaceChildren(
     fact("The model's own translation", [translation || "(nothing)"], { class: "own" }),
     ...(loss === null ? [] : [fact("Loss", [`${decimal(loss)} nats per token`])]),
@@ -37,7 +38,6 @@ function show() {
 
 /** Go from checkpoint to checkpoint, from the first if the last is shown. */
 function play() {
-  const slider = at("when");
   if (slider.value === slider.max) slider.value = "0";
   at("play").textContent = "Pause";
   show();

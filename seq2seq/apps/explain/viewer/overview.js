@@ -13,8 +13,8 @@ export function makeTile(explanation, part, layer, head, unit, { label, isChosen
   return make("button", { ...attributes, "aria-pressed": String(isChosen) }, picture, make("span", {}, String(head + 1)));
 }
 
-/** Make a closed section with every head of every layer; onPick({ layer, head }) is called for a head. */
-export function makeOverview(explanation, unit, chosen, onPick) {
+/** Make a section with every head of every layer; onPick({ layer, head }) is called for a head. */
+export function makeOverview(explanation, unit, chosen, open, onPick) {
   const makePart = (part) => {
     const rows = explanation.attention[part.key].map((heads, layer) => {
       const tiles = heads.map((_, head) =>
@@ -31,5 +31,5 @@ export function makeOverview(explanation, unit, chosen, onPick) {
   const toggle = ({ target }) => {
     if (target.open && target.children.length === 1) target.append(make("div", { class: "panels" }, ...partsOf(explanation).map(makePart)));
   };
-  return make("details", { class: "overview", toggle }, make("summary", {}, "All layers and heads"));
+  return make("details", { class: "overview", open, toggle }, make("summary", {}, "All layers and heads"));
 }
