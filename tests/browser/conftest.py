@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -88,21 +87,11 @@ def visit(contexts: Callable[..., Any], server: ServerProcess) -> Callable[..., 
 
 
 @pytest.fixture
-def served(chromium: Any) -> Iterator[Any]:
-    """A page of a server that has the viewer's modules beside it, and an element `place` in it."""
-
-    def answer(route: Any) -> None:
-        name = route.request.url.rsplit("/", 1)[1]
-        if not name:
-            return route.fulfill(body="<div id=place></div>", content_type="text/html")
-        body = (files("seq2seq.apps.explain") / "viewer" / name).read_text(encoding="utf-8")
-        return route.fulfill(body=body, content_type="text/javascript")
-
-    page = chromium.new_page()
-    page.route("http://viewer.test/*", answer)
-    page.goto("http://viewer.test/")
-    yield page
-    page.close()
+def served(visit: Callable[..., Watched]) -> Any:
+    """The server's page, which can import the viewer's modules, with nothing but an element `place` in it."""
+    page = visit().page
+    page.evaluate("document.body.innerHTML = '<div id=place></div>'")
+    return page
 
 
 os.environ.setdefault("DBUS_SESSION_BUS_ADDRESS", "disabled:")  # there is no desktop for Chromium to look for

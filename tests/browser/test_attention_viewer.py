@@ -18,6 +18,11 @@ def watched(opened):
     return opened(EXPLANATION, [made_up.walk("decoder")], made_up.beams())
 
 
+@pytest.fixture
+def page(watched):
+    return watched.page
+
+
 def shares(page: Any, side: str) -> list[float]:
     """Return the weights with which the words of a side are drawn, to four decimals."""
     words = page.get_by_role("toolbar", name=side).locator(".word")
@@ -53,8 +58,7 @@ def test_the_file_opens_without_network_and_without_a_fault(watched) -> None:
     assert len(watched.requests) == 1
 
 
-def test_hovering_a_target_word_shows_what_it_looked_at(watched) -> None:
-    page = watched.page
+def test_hovering_a_target_word_shows_what_it_looked_at(page) -> None:
     word(page, "Translation", "bebió").hover()
     row = 3  # of the words; the decoder has then read the word before
     cross = mean(EXPLANATION["by_word"]["cross"][0])[row]
@@ -76,8 +80,7 @@ def test_hovering_a_target_word_shows_what_it_looked_at(watched) -> None:
     assert page.get_by_role("status").text_content().startswith("To write El")
 
 
-def test_another_layer_and_head_are_shown_when_picked(watched) -> None:
-    page = watched.page
+def test_another_layer_and_head_are_shown_when_picked(page) -> None:
     page.get_by_label("Layer").select_option(label="2")
     page.get_by_label("Head", exact=True).select_option(label="2")
     word(page, "Translation", "gato").click()
@@ -95,8 +98,7 @@ def test_another_layer_and_head_are_shown_when_picked(watched) -> None:
 
 
 @pytest.mark.parametrize("unit", ["words", "pieces"])
-def test_every_word_shows_the_weights_of_its_rows(watched, unit: str) -> None:
-    page = watched.page
+def test_every_word_shows_the_weights_of_its_rows(page, unit: str) -> None:
     page.locator(".choices").get_by_text(unit).click()
     page.get_by_label("Head", exact=True).select_option(label="2")
     weights = EXPLANATION["by_word" if unit == "words" else "attention"]
@@ -111,8 +113,7 @@ def test_every_word_shows_the_weights_of_its_rows(watched, unit: str) -> None:
         assert shares(page, "Translation") == [0, *(asking[row] for asking in cross)]
 
 
-def test_all_heads_side_by_side_and_from_there_to_one(watched) -> None:
-    page = watched.page
+def test_all_heads_side_by_side_and_from_there_to_one(page) -> None:
     page.get_by_label("Head", exact=True).select_option(label="side by side")
     assert page.locator(".tile").count() == 9
     page.get_by_role("button", name=re.compile("^Head 3")).first.click()
@@ -138,9 +139,7 @@ def test_an_overview_of_all_layers_opens_any_head(watched) -> None:
     assert any(fault.startswith("color-contrast") for fault in watched.serious_faults())
 
 
-def test_arrow_keys_go_along_a_sentence_and_across(watched) -> None:
-    page = watched.page
-
+def test_arrow_keys_go_along_a_sentence_and_across(page) -> None:
     def here() -> str:
         return page.evaluate("document.activeElement.querySelector('.text').textContent")
 
@@ -163,8 +162,7 @@ def test_markup_in_a_sentence_is_shown_as_text(opened) -> None:
     walk["rows"] = walk["columns"] = [HOSTILE, *walk["rows"][1:]]
     beams = made_up.beams()
     beams["result"][0]["text"] = beams["steps"][0]["candidates"][0]["text"] = HOSTILE
-    watched = opened(explanation, [walk], beams)
-    page = watched.page
+    page = opened(explanation, [walk], beams).page
     assert page.locator("h1").text_content() == HOSTILE
     assert page.locator("button.word .text").first.text_content() == HOSTILE
     for tab in page.get_by_role("tab").all():
@@ -177,8 +175,7 @@ def test_a_model_without_self_attention_shows_its_cross_attention(opened) -> Non
     explanation: Any = made_up.explanation() | {"architecture": "recurrent"}
     for table in ("attention", "by_word", "heads"):
         explanation[table] = {"encoder": [], "decoder": [], "cross": [explanation[table]["cross"][0][:1]]}
-    watched = opened(explanation, [], {})
-    page = watched.page
+    page = opened(explanation, [], {}).page
     assert page.locator("h3").all_text_contents() == ["Cross-attention"]
     word(page, "Translation", "gato").click()
     reading = page.get_by_role("status").text_content()
@@ -195,21 +192,21 @@ def test_it_opens_on_a_layer_that_every_stack_has(opened, encoder: int, decoder:
     for table in ("attention", "by_word", "heads"):
         for part, count in (("encoder", encoder), ("decoder", decoder), ("cross", decoder)):
             explanation[table][part] = (explanation[table][part] * 2)[:count]
-    watched = opened(explanation, [], {})
-    layer = watched.page.get_by_label("Layer")
+    page = opened(explanation, [], {}).page
+    layer = page.get_by_label("Layer")
     assert layer.evaluate("list => list.selectedOptions[0].textContent") == opening
-    assert watched.page.locator(".none").count() == 0
+    assert page.locator(".none").count() == 0
     layer.select_option(index=max(encoder, decoder) - 1)
-    assert "This part has no layer 4; its last layer is " in watched.page.locator(".none").first.text_content()
+    assert "This part has no layer 4; its last layer is " in page.locator(".none").first.text_content()
 
 
 def test_a_model_without_attention_says_so(opened) -> None:
     explanation: Any = made_up.explanation() | {"architecture": "recurrent"}
     for table in ("attention", "by_word", "heads"):
         explanation[table] = {"encoder": [], "decoder": [], "cross": []}
-    watched = opened(explanation, [], made_up.beams())
-    assert watched.page.locator("#attention").text_content().startswith("This model has no attention")
-    assert watched.page.locator(".beams").count() == 1
+    page = opened(explanation, [], made_up.beams()).page
+    assert page.locator("#attention").text_content().startswith("This model has no attention")
+    assert page.locator(".beams").count() == 1
 
 
 def test_a_decoder_that_looks_ahead_is_not_called_masked(opened) -> None:
@@ -225,20 +222,19 @@ def test_a_decoder_that_looks_ahead_is_not_called_masked(opened) -> None:
 
 def test_served_as_modules_it_keeps_what_was_picked(served) -> None:
     """As a server's page uses it, which shows one explanation after another in one element."""
-    page = served
     show = """async (explanation) => {
-      const { showAttention } = await import("/attention.js");
+      const { showAttention } = await import("/viewer/attention.js");
       showAttention(document.getElementById("place"), explanation);
     }"""
-    page.evaluate(show, EXPLANATION)
-    page.get_by_label("Layer").select_option(label="2")
-    page.get_by_label("Head", exact=True).select_option(label="2")
-    page.evaluate(show, made_up.explanation(source="Other"))
-    assert page.get_by_label("Layer").input_value() == "1"
-    assert page.get_by_label("Head", exact=True).input_value() == "1"
+    served.evaluate(show, EXPLANATION)
+    served.get_by_label("Layer").select_option(label="2")
+    served.get_by_label("Head", exact=True).select_option(label="2")
+    served.evaluate(show, made_up.explanation(source="Other"))
+    assert served.get_by_label("Layer").input_value() == "1"
+    assert served.get_by_label("Head", exact=True).input_value() == "1"
     smaller = made_up.explanation()
     for table in ("attention", "by_word", "heads"):
         smaller[table] = {part: [stack[0][:1]] for part, stack in smaller[table].items()}
-    page.evaluate(show, smaller)
-    assert page.get_by_label("Head", exact=True).input_value() == "mean"
-    assert page.locator("table.heatmap").count() == 3
+    served.evaluate(show, smaller)
+    assert served.get_by_label("Head", exact=True).input_value() == "mean"
+    assert served.locator("table.heatmap").count() == 3

@@ -17,8 +17,8 @@ STEPS = ["Embed", "Q, K, V", "QKᵀ", "÷ √c", "Mask", "Softmax", "× V", "Joi
 
 
 @pytest.fixture
-def watched(opened):
-    return opened(made_up.explanation(), list(WALKS.values()), made_up.beams())
+def page(opened):
+    return opened(made_up.explanation(), list(WALKS.values()), made_up.beams()).page
 
 
 def number(text: str) -> float:
@@ -64,8 +64,7 @@ def test_masked_scores_of_the_encoder_are_of_pieces_that_are_switched_off(opened
     assert page.locator(".walk .worked").text_content() == "▁gato asks ió: masked, so its share is 0"
 
 
-def test_a_query_of_cross_attention_names_the_piece_that_it_writes_and_the_clearest_one_is_first(watched) -> None:
-    page = watched.page
+def test_a_query_of_cross_attention_names_the_piece_that_it_writes_and_the_clearest_one_is_first(page) -> None:
     page.get_by_label("Attention", exact=True).select_option(index=PARTS.index("cross"))
     walk, query = WALKS["cross"], page.get_by_label("Follow the query of")
     names = query.locator("option").all_inner_texts()
@@ -86,8 +85,7 @@ def test_a_query_of_cross_attention_names_the_piece_that_it_writes_and_the_clear
     assert (query.input_value(), page.get_by_label("and the key of").input_value()) == (str(row), str(column))
 
 
-def test_all_steps_by_keyboard_and_back(watched) -> None:
-    page = watched.page
+def test_all_steps_by_keyboard_and_back(page) -> None:
     tabs = page.get_by_role("tablist", name="Steps of attention").get_by_role("tab")
     tabs.first.focus()
     titles = []
@@ -107,8 +105,7 @@ def test_all_steps_by_keyboard_and_back(watched) -> None:
     assert page.locator(".walk .back").evaluate("button => button === document.activeElement")
 
 
-def test_the_matrices_are_the_walks_own(watched) -> None:
-    page = watched.page
+def test_the_matrices_are_the_walks_own(page) -> None:
     tabs = page.get_by_role("tablist", name="Steps of attention").get_by_role("tab")
     expected = {
         0: {"E": "embedding", "P": "position", "X": "input"},
@@ -129,8 +126,7 @@ def test_the_matrices_are_the_walks_own(watched) -> None:
 
 
 @pytest.mark.parametrize(("part", "row", "column"), [("encoder", 2, 5), ("decoder", 4, 1), ("cross", 3, 6)])
-def test_the_numbers_worked_out_come_out(watched, part: str, row: int, column: int) -> None:
-    page = watched.page
+def test_the_numbers_worked_out_come_out(page, part: str, row: int, column: int) -> None:
     walk = follow(page, part, row, column)
 
     def worked(step: int) -> str:
@@ -156,13 +152,17 @@ def test_the_numbers_worked_out_come_out(watched, part: str, row: int, column: i
     assert worked(7) == f"This head's numbers are channels {first + 1} to {first + walk['channels']}."
 
 
-def test_a_click_on_a_cell_follows_it(watched) -> None:
-    page = watched.page
+def test_a_click_on_a_cell_follows_it_and_a_list_keeps_the_keyboard(page) -> None:
     page.get_by_role("tablist", name="Steps of attention").get_by_role("tab").nth(2).click()
     page.get_by_role("group", name=re.compile("^S, ")).locator("tbody tr").nth(5).locator("td").nth(2).click()
     assert page.get_by_label("Follow the query of").input_value() == "5"
     assert page.get_by_label("and the key of").input_value() == "2"
     assert page.locator(".walk td.here").count() == 1
+    query = page.get_by_label("Follow the query of")
+    query.focus()
+    page.keyboard.press("ArrowUp")
+    assert query.input_value() == "4"
+    assert query.evaluate("list => list === document.activeElement")
 
 
 @pytest.mark.parametrize(
@@ -174,14 +174,13 @@ def test_a_click_on_a_cell_follows_it(watched) -> None:
     ],
 )
 def test_other_kinds_of_model(opened, change: dict, text: str) -> None:
-    watched = opened(made_up.explanation(), [WALKS["encoder"] | change], {})
-    assert text in watched.page.locator(".walk .told p").text_content()
-    for tab in watched.page.get_by_role("tab").all():
+    page = opened(made_up.explanation(), [WALKS["encoder"] | change], {}).page
+    assert text in page.locator(".walk .told p").text_content()
+    for tab in page.get_by_role("tab").all():
         tab.click()
 
 
-def test_the_beams_grow_and_name_the_fate_of_every_candidate(watched) -> None:
-    page = watched.page
+def test_the_beams_grow_and_name_the_fate_of_every_candidate(page) -> None:
     beams = made_up.beams()
     tabs = page.get_by_role("tablist", name="Steps of the search").get_by_role("tab")
     tabs.first.focus()
@@ -203,19 +202,18 @@ def test_the_beams_grow_and_name_the_fate_of_every_candidate(watched) -> None:
 
 
 def test_the_next_walks_in_an_element_open_where_the_last_were(served) -> None:
-    page = served
     show = """async ([walks, beams]) => {
-      const { showSteps } = await import("/steps.js");
+      const { showSteps } = await import("/viewer/steps.js");
       showSteps(document.getElementById("place"), walks, beams);
     }"""
-    page.evaluate(show, [list(WALKS.values()), made_up.beams()])
-    page.get_by_label("Attention", exact=True).select_option(index=2)
-    page.get_by_role("tab", name="Mask").click()
-    page.evaluate(show, [list(WALKS.values()), made_up.beams()])
-    assert page.get_by_label("Attention", exact=True).input_value() == "2"
-    assert page.locator(".walk [aria-selected=true]").text_content() == "5Mask"
-    page.evaluate(show, [[made_up.walk(part, head=2) for part in PARTS], {}])
-    assert page.get_by_label("Attention", exact=True).input_value() == "2"
-    assert page.locator(".beams").count() == 0
-    page.evaluate(show, [[WALKS["encoder"]], {}])
-    assert page.get_by_label("Attention", exact=True).input_value() == "0"
+    served.evaluate(show, [list(WALKS.values()), made_up.beams()])
+    served.get_by_label("Attention", exact=True).select_option(index=2)
+    served.get_by_role("tab", name="Mask").click()
+    served.evaluate(show, [list(WALKS.values()), made_up.beams()])
+    assert served.get_by_label("Attention", exact=True).input_value() == "2"
+    assert served.locator(".walk [aria-selected=true]").text_content() == "5Mask"
+    served.evaluate(show, [[made_up.walk(part, head=2) for part in PARTS], {}])
+    assert served.get_by_label("Attention", exact=True).input_value() == "2"
+    assert served.locator(".beams").count() == 0
+    served.evaluate(show, [[WALKS["encoder"]], {}])
+    assert served.get_by_label("Attention", exact=True).input_value() == "0"

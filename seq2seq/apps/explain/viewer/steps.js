@@ -22,7 +22,13 @@ function makeWalks(given, kept) {
   const same = walks.find((walk) => nameOf(walk) === kept.name) ?? walks.find((walk) => walk.part === kept.part);
   const first = walks.find((walk) => walk.part === PARTS[0].key) ?? walks[0];
   const view = { walk: same ?? first, row: 0, column: 0 };
-  const controls = make("div", { class: "controls" });
+  const numbered = (texts) => texts.map((text, i) => [String(i), text]);
+  const open = (value) => {
+    view.walk = walks[Number(value)];
+    begin();
+  };
+  const which = picker("Attention", numbered(walks.map(nameOf)), String(walks.indexOf(view.walk)), open);
+  const controls = make("div", { class: "controls" }, which);
   const show = (index) => {
     kept.step = index;
     return showStep(STEPS[index], view, follow);
@@ -33,27 +39,20 @@ function makeWalks(given, kept) {
     const weights = view.walk.weights[row];
     view.row = row;
     view.column = column ?? weights.indexOf(Math.max(...weights));
-    setControls();
+    const [, query, key] = controls.querySelectorAll("select"); // a list that was replaced would lose the keyboard
+    [query.value, key.value] = [String(view.row), String(view.column)];
     stepper.refresh();
   }
-  function setControls() {
-    const { walk, row, column } = view;
-    const name = (text, i) => [String(i), text];
-    const which = walks.map((one, i) => [String(i), nameOf(one)]);
-    const open = (value) => {
-      view.walk = walks[Number(value)];
-      begin();
-    };
-    controls.replaceChildren(
-      picker("Attention", which, String(walks.indexOf(walk)), open),
-      picker("Follow the query of", walk.rows.map(name), String(row), (value) => follow(Number(value), null)),
-      picker("and the key of", walk.columns.map(name), String(column), (value) => follow(row, Number(value))),
+  function begin() {
+    const { walk } = view;
+    Object.assign(kept, { name: nameOf(walk), part: walk.part });
+    while (controls.children.length > 1) controls.lastChild.remove();
+    controls.append(
+      picker("Follow the query of", numbered(walk.rows), null, (value) => follow(Number(value), null)),
+      picker("and the key of", numbered(walk.columns), null, (value) => follow(view.row, Number(value))),
     );
+    follow(...clearest(walk));
   }
-  const begin = () => {
-    Object.assign(kept, { name: nameOf(view.walk), part: view.walk.part });
-    follow(...clearest(view.walk));
-  };
   begin();
   return make("section", { class: "walk", "aria-label": "One attention, step by step" }, controls, stepper.element);
 }
