@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -15,6 +15,8 @@ from seq2seq.evaluation.error_analysis import LENGTHS, in_ranges
 from seq2seq.storage.atomic import replacing
 from seq2seq.storage.output import output_folder
 
+Buckets = dict[str, list[int]]  # line numbers, from 0, of sources of similar length, by range of words such as "6–10"
+Point = tuple[float, float]  # BLEU of a bucket, and half the width of its 95 % bootstrap interval (Koehn 2004)
 TITLE = "The ablation lab"
 PAGE, CURVES, VALUES = "lab.md", "curves.png", "lab.json"
 MEASURES = {"bleu": "BLEU", "validation_loss": "validation loss"}
@@ -191,43 +193,27 @@ def mean_curve(runs: Sequence[LabRun]) -> Curve:
     return [(update, fmean(curve[update] for curve in curves)) for update in sorted(shared)]
 
 
-@dataclass(frozen=True)
-class Bucket:
-    """Sources of similar length: their range of words, such as "6–10" or "41+", and their line numbers from 0."""
-
-    name: str
-    lines: list[int]
-
-
-@dataclass(frozen=True)
-class Point:
-    """BLEU of a bucket, and half the width of its 95 % bootstrap interval (Koehn 2004)."""
-
-    bleu: float
-    half_width: float
-
-
-def make_buckets(sources: Sequence[str]) -> list[Bucket]:
-    """Return sources grouped by their number of words, without buckets of fewer than FEWEST sentences."""
+def make_buckets(sources: Sequence[str]) -> Buckets:
+    """Return the sources' line numbers by number of words, without buckets of fewer than FEWEST sentences."""
     lengths = [len(source.split()) for source in sources]
     ranges = in_ranges(lengths, LENGTHS)
-    buckets = [Bucket(name, lines) for name, lines in ranges if lengths[lines[0]] and len(lines) >= FEWEST]
+    buckets = {name: lines for name, lines in ranges if lengths[lines[0]] and len(lines) >= FEWEST}
     if not buckets:
         raise UserError(f"{len(sources)} sentences are too few: no group of like length has {FEWEST}")
     return buckets
 
 
-def bleu_by_length(buckets: Sequence[Bucket], translations: Sequence[str], references: Sequence[str]) -> list[Point]:
+def bleu_by_length(buckets: Buckets, translations: Sequence[str], references: Sequence[str]) -> list[Point]:
     """Return sacreBLEU's score of each bucket; intervals come from RESAMPLES draws with a fixed seed."""
     points = []
-    for bucket in buckets:
-        hypotheses, expected = ([texts[line] for line in bucket.lines] for texts in (translations, references))
+    for lines in buckets.values():
+        hypotheses, expected = ([texts[line] for line in lines] for texts in (translations, references))
         score = BLEU().corpus_score(hypotheses, [expected], n_bootstrap=RESAMPLES)
-        points.append(Point(score.score, float(score._ci)))
+        points.append((score.score, float(score._ci)))
     return points
 
 
-def draw_lengths(buckets: Sequence[Bucket], curves: Mapping[str, Sequence[Point]], picture: Path) -> None:
+def draw_lengths(buckets: Buckets, curves: Mapping[str, Sequence[Point]], picture: Path) -> None:
     """Write a picture with a line and intervals for each model, and with the number of sentences of each bucket."""
     from matplotlib.figure import Figure
 
@@ -236,9 +222,9 @@ def draw_lengths(buckets: Sequence[Bucket], curves: Mapping[str, Sequence[Point]
     for number, (name, points) in enumerate(curves.items()):
         shift = (number - (len(curves) - 1) / 2) * 0.06  # so that intervals do not overlap
         positions = [position + shift for position in range(len(buckets))]
-        bleu, width = [point.bleu for point in points], [point.half_width for point in points]
+        bleu, width = zip(*points, strict=True)
         axis.errorbar(positions, bleu, yerr=width, marker="o", markersize=5, capsize=3, linewidth=1.8, label=name)
-    axis.set_xticks(range(len(buckets)), [f"{bucket.name}\n({len(bucket.lines):,})" for bucket in buckets])
+    axis.set_xticks(range(len(buckets)), [f"{name}\n({len(lines):,})" for name, lines in buckets.items()])
     axis.set_xlabel("words in the source (sentences)")
     axis.set_ylabel("BLEU, 95 % interval")
     axis.set_ylim(bottom=0)
@@ -257,10 +243,9 @@ def names_of(folders: Sequence[Path]) -> list[str]:
     return [name if names.count(name) == 1 else str(folder) for name, folder in zip(names, folders, strict=True)]
 
 
-def table(buckets: Sequence[Bucket], curves: Mapping[str, Sequence[Point]]) -> str:
+def table(buckets: Buckets, curves: Mapping[str, Sequence[Point]]) -> str:
     """Return the numbers of the picture as tab-separated text."""
     rows = [["words", "sentences", *curves]]
-    for bucket, *points in zip(buckets, *curves.values(), strict=True):
-        scores = [f"{point.bleu:.1f} ± {point.half_width:.1f}" for point in points]
-        rows.append([bucket.name, str(len(bucket.lines)), *scores])
+    for (name, lines), *points in zip(buckets.items(), *curves.values(), strict=True):
+        rows.append([name, str(len(lines)), *(f"{bleu:.1f} ± {half_width:.1f}" for bleu, half_width in points)])
     return "\n".join("\t".join(row) for row in rows)
