@@ -93,19 +93,7 @@ def test_an_unknown_quantization_is_refused_and_leaves_nothing(bundle_folder, tm
     assert not list(tmp_path.iterdir())
 
 
-def test_a_changed_code_gets_no_cached_export_of_the_old_code(bundle_folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
-    first = cached_export(bundle_folder, "float32", None)
-    digest, changed = cached.digest_files, Path(attention.__file__)
-
-    def digest_changed(paths):
-        return ["new" if path == changed else digest([path])[0] for path in paths]
-
-    monkeypatch.setattr(cached, "digest_files", digest_changed)
-    assert cached_export(bundle_folder, "float32", None) != first
-
-
-def test_a_cached_export_is_made_once_for_each_bundle_and_quantization(
+def test_a_cached_export_is_made_once_for_each_bundle_quantization_and_code(
     random_model, save_model, tokenizer, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
@@ -118,4 +106,10 @@ def test_a_cached_export_is_made_once_for_each_bundle_and_quantization(
     (first / "model.bin").write_bytes(b"damaged")
     assert cached_export(bundle, "float32", None) == first
     assert (first / "model.bin").stat().st_size > 10_000
+    digest, changed = cached.digest_files, Path(attention.__file__)
+    with monkeypatch.context() as new_code:
+        new_code.setattr(
+            cached, "digest_files", lambda paths: ["new" if p == changed else digest([p])[0] for p in paths]
+        )
+        assert cached_export(bundle, "float32", None) != first
     assert cached_export(save_model(random_model(tokenizer.vocab_size, positions="rotary")), "float32", None) != first

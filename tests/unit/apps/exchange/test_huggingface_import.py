@@ -216,10 +216,9 @@ def test_settings_and_the_licence_are_kept_there_and_back_and_a_lost_setting_is_
 
 def test_pickled_weights_and_half_precision_are_read(opus: Path):
     expected = read_huggingface(opus).model.state_dict()
-    state = MarianMTModel.from_pretrained(opus).state_dict()  # with every tied weight, as old checkpoints have
-    state["model.encoder.embed_positions.weight"] = MarianMTModel.from_pretrained(
-        opus
-    ).model.encoder.embed_positions.weight.clone()
+    theirs = MarianMTModel.from_pretrained(opus)
+    state = theirs.state_dict()  # with every tied weight, as old checkpoints have
+    state["model.encoder.embed_positions.weight"] = theirs.model.encoder.embed_positions.weight.clone()
     torch.save(state, opus / "pytorch_model.bin")
     (opus / "model.safetensors").unlink()
     assert_close(read_huggingface(opus).model.state_dict(), expected, atol=0, rtol=0)
@@ -291,15 +290,12 @@ REFUSED: dict[str, Callable[[Path], object]] = {  # what the line says, and what
     r"pytorch_model.bin asks for .*: weights are plain values, this one": pickled(saved({"a": Evil()})),
     "model.safetensors holds no weights by name":
         lambda folder: save_file({"a": torch.ones(8).to(torch.float8_e4m3fn)}, folder / "model.safetensors"),
-    "pytorch_model.bin holds no weights by name": pickled(saved([1])),
     r"model.shared.weight is \(\d+, 32\), and config.json and the vocabulary want .*: the files belong to different":
         weights(lambda state: state.update({"model.shared.weight": state["model.shared.weight"][:-5].clone()})),
     r"final_logits_bias is \(1, 7\), and config.json and the vocabulary want \(1, \d+\)":
         weights(lambda state: state.update({"final_logits_bias": torch.ones(1, 7)})),
     r"model.encoder.layers.0.fc1.weight is missing, and config.json wants \(48, 32\)":
         weights(lambda state: state.pop("model.encoder.layers.0.fc1.weight")),
-    "model.encoder.layers.7.fc1.weight is a weight that no Marian model has":
-        weights(lambda state: state.update({"model.encoder.layers.7.fc1.weight": torch.ones(2)})),
     r": \?\[31m is a weight that no Marian model": weights(lambda state: state.update({"\x1b[31m": torch.ones(2)})),
     "model.encoder.embed_positions.weight is no table of sines: learned positions cannot be imported":
         weights(lambda state: state.update({"model.encoder.embed_positions.weight": torch.ones(512, 32)})),
@@ -307,8 +303,7 @@ REFUSED: dict[str, Callable[[Path], object]] = {  # what the line says, and what
         weights(lambda state: state.update({"lm_head.weight": state["model.shared.weight"] + 1})),
     r"source: model.shared.weight has values that are no finite numbers: the model is damaged":
         weights(lambda state: state["model.shared.weight"][3].fill_(torch.nan)),
-    "pytorch_model.bin holds no weights by":
-        pickled(saved({"model.shared.weight": torch.ones(4, 4, dtype=torch.int8)})),
+    "pytorch_model.bin holds no weights by name": pickled(saved([1])),
     r"pytorch_model.bin is damaged \(.+\): copy": pickled(b"version https://git-lfs.github.com/spec/v1"),
     "weights are no 901 layers, which": updated(CONFIG, encoder_layers=900),
     "it has a subword that is no text":

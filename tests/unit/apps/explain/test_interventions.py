@@ -144,16 +144,12 @@ def test_a_compiled_search_is_changed_like_any_other() -> None:
     ("names", "average", "temperature", "message"),
     [
         (["encoder.3"], [], 1.0, r"^encoder.3: this model has layers 1 to 2 there$"),
-        (["cross.0"], [], 1.0, r"^cross.0: this model has layers 1 to 2 there$"),
         (["cross.1.head.5"], [], 1.0, r"^cross.1.head.5: this model has heads 1 to 4$"),
         (["encoder.1"], ["head.2"], 1.0, r"^'head.2' names nothing to change: give encoder.2.head.3, "),
         ([], ["mask"], 1.0, r"^'mask' names nothing to change: give encoder.2.head.3, decoder.1 or cross$"),
         (["encoder.\u0661"], [], 1.0, r"names nothing to change"),
         (["source.1"], [], 1.0, r"^source.1: the sentence has words 1 to 0$"),
-        ([], ["source.1"], 1.0, r"^'source.1' names nothing to change"),
         ([], [], 0.0, r"^the temperature 0 must be from 0.001 to 1000$"),
-        ([], [], 1e-320, r"^the temperature 9.99989e-321 must be from 0.001 to 1000$"),
-        ([], [], float("inf"), r"^the temperature inf must be from 0.001 to 1000$"),
         ([], [], float("nan"), r"^the temperature nan must be from 0.001 to 1000$"),
     ],
 )

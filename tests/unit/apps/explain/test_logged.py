@@ -15,7 +15,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from seq2seq.apps.explain import logged
 from seq2seq.apps.explain.explanation import Explanation, explain
 from seq2seq.data.prepare import prepare
-from seq2seq.errors import UserError
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.progress_log import TranslationValidation
@@ -83,7 +82,6 @@ def test_weights_and_biases_gets_a_sentence_of_readable_length_from_the_first_pr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("error", [OSError("disk full"), UserError("disk full"), torch.OutOfMemoryError("disk full")])
-def test_a_picture_that_fails_is_one_warning(golden: Any, error: Exception, caplog: Any) -> None:
-    draw_for(golden, Mock(spec=WandbLogger, log_image=Mock(side_effect=error)), PAIR)
+def test_a_picture_that_fails_is_one_warning(golden: Any, caplog: Any) -> None:
+    draw_for(golden, Mock(spec=WandbLogger, log_image=Mock(side_effect=OSError("disk full"))), PAIR)
     assert caplog.messages == ["no picture of attention after update 8: disk full"]
