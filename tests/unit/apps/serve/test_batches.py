@@ -1,7 +1,6 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
@@ -236,22 +235,26 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def in_turn(clock: list[float], kinds: str, work: Callable[[Worker, Callable[[], None]], None]) -> str:
-    """Have 24 calls of each of these kinds (s, l) wait at the same time; the order in which they worked."""
+def in_turn(clock: list[float], kinds: str, steps: int = 1, before: str = "") -> str:
+    """Have a call of each of these kinds (s, l) wait at the same time, after others; the order in which they worked."""
     order: list[str] = []
-
-    def step(letter: str) -> None:
-        order.append(letter)
-        clock[0] += 1 / 64
 
     async def scenario() -> None:
         worker, may_go = Worker(), threading.Event()
-        calls: list[asyncio.Task[Any]] = [asyncio.create_task(worker.run(may_go.wait, 20))]
-        calls += [
-            asyncio.create_task(worker.run(work, worker, partial(step, letter), kind=Kind("sl".index(letter))))
-            for letter in kinds
-            for _ in range(24)
-        ]
+
+        def work(letter: str) -> None:
+            for number in range(steps):
+                if number:
+                    worker.pause()
+                order.append(letter)
+                clock[0] += 1 / 64
+
+        def call(letter: str) -> Coroutine[Any, Any, None]:
+            return worker.run(work, letter, kind=Kind("sl".index(letter)))
+
+        for letter in before:
+            await call(letter)
+        calls = [asyncio.ensure_future(one) for one in (worker.run(may_go.wait, 20), *map(call, kinds))]
         await asyncio.sleep(0)  # all of them wait now
         may_go.set()
         async with asyncio.timeout(20):
@@ -259,47 +262,17 @@ def in_turn(clock: list[float], kinds: str, work: Callable[[Worker, Callable[[],
         worker.close()
 
     asyncio.run(scenario())
-    return "".join(order)
+    return "".join(order[len(before) :])
 
 
-def one_step(worker: Worker, step: Callable[[], None]) -> None:
-    step()
-
-
-def three_steps(worker: Worker, step: Callable[[], None]) -> None:
-    for _ in range(3):
-        step()
-        worker.pause()
-
-
-@pytest.mark.parametrize("work", [one_step, three_steps])
-@pytest.mark.parametrize("kinds", ["sl", "ls"])
-def test_long_calls_have_a_quarter_of_the_time_while_short_ones_wait(clock, kinds, work):
-    order = in_turn(clock, kinds, work)
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("kinds", ["s" * 24 + "l" * 24, "l" * 24 + "s" * 24])
+def test_long_calls_have_a_quarter_of_the_time_while_short_ones_wait(clock: list[float], kinds: str, steps: int):
+    order = in_turn(clock, kinds, steps)
     both = order[: order.rindex("s") + 1]
     assert len(both) - both.count("s") == pytest.approx(len(both) / 4, abs=3)
     assert max(map(len, both.replace("s", " ").split())) <= 2  # no short call waits for long
 
 
 def test_a_kind_saves_up_no_time_while_it_has_no_calls(clock: list[float]):
-    async def scenario() -> list[str]:
-        worker, order = Worker(), []
-
-        def step(letter: str) -> None:
-            order.append(letter)
-            clock[0] += 1 / 64
-
-        for _ in range(9):
-            await worker.run(step, "l", kind=Kind.LONG)
-        await worker.run(step, "s")
-        may_go = threading.Event()
-        calls: list[asyncio.Task[Any]] = [asyncio.create_task(worker.run(may_go.wait, 20, kind=Kind.LONG))]
-        calls += [asyncio.create_task(worker.run(step, "l", kind=Kind.LONG)) for _ in range(2)]
-        calls += [asyncio.create_task(worker.run(step, "s")) for _ in range(9)]
-        await asyncio.sleep(0)
-        may_go.set()
-        await asyncio.gather(*calls)
-        worker.close()
-        return order[10:]
-
-    assert "l" in asyncio.run(scenario())[:5]
+    assert "l" in in_turn(clock, "ll" + "s" * 9, before="l" * 9 + "s")[:5]
