@@ -40,17 +40,17 @@ def computer() -> Computer:
 
 @pytest.fixture
 def run(computer: Computer) -> Callable[..., Any]:
-    """Run a scenario, a function of a batcher with the given bounds."""
+    """Run a scenario, a function of a batcher with the given bounds and of its worker."""
 
-    def start(scenario: Callable[[Any], Coroutine[Any, Any, Any]], **bounds: Any) -> Any:
+    def start(scenario: Callable[..., Coroutine[Any, Any, Any]], kind: Kind = Kind.SHORT, **bounds: Any) -> Any:
         async def all_of_it() -> Any:
             worker = Worker()
             limits = {"max_batch": 8, "max_delay": 0.002, "waiting_texts": 20, "waiting_chars": 1000, **bounds}
-            batcher = Batcher(computer, worker, Limits(char_limit=1, **limits))
+            batcher = Batcher(computer, worker, Limits(char_limit=1, **limits), kind=kind)
             batcher.start()
             try:
                 async with asyncio.timeout(20):
-                    return await scenario(batcher)
+                    return await scenario(batcher, worker)
             finally:
                 computer.may_go.set()
                 await batcher.stop()
@@ -80,7 +80,7 @@ def ask(run: Any, computer: Computer) -> Callable[..., list[Any]]:
     """Submit requests at the same time, each a list of lengths; return the translations' lengths, or the errors."""
 
     def call(*requests: list[int], is_busy: bool = False, subwords: int = 1, **bounds: Any) -> list[Any]:
-        async def scenario(batcher: Batcher) -> list[Any]:
+        async def scenario(batcher: Batcher, _: Worker) -> list[Any]:
             if is_busy:
                 await keep_busy(batcher, computer)
             tasks = [submit(batcher, *request, subwords=subwords) for request in requests]
@@ -109,7 +109,7 @@ def test_what_comes_while_the_model_is_busy_is_gathered(ask: Any, computer: Comp
 
 
 def test_only_sentences_with_equal_options_are_computed_together(run: Any, computer: Computer):
-    async def scenario(batcher: Any) -> None:
+    async def scenario(batcher: Any, _: Worker) -> None:
         await asyncio.gather(*(submit(batcher, length, n_best=1 + length % 2) for length in range(4)))
 
     run(scenario)
@@ -156,29 +156,18 @@ def test_a_batch_is_limited_by_subwords_not_by_characters(ask: Any, computer: Co
 
 
 @pytest.mark.parametrize(("is_expected", "sizes"), [(False, [2048, 2048]), (True, [512] * 8)])
-def test_a_batch_of_longer_requests_is_small_while_short_ones_are_expected(is_expected: bool, sizes: list[int]):
-    batches: list[int] = []
-
-    def compute(options: SentenceOptions, texts: list[str], check: Callable[[], None]) -> list[Ranked]:
-        batches.append(64 * len(texts))
-        return [[Translation(text, 0.0, 0.0, [])] for text in texts]
-
-    async def scenario() -> None:
-        worker = Worker()
-        batcher = Batcher(compute, worker, Limits(), kind=Kind.LONG)
+def test_a_batch_of_longer_requests_is_small_while_short_ones_are_expected(run, computer, is_expected, sizes):
+    async def scenario(batcher: Any, worker: Worker) -> None:
         if is_expected:
             await worker.run(int)
-        batcher.start()
-        await batcher.submit([Sentence("x", 64)] * 64, SentenceOptions(1))
-        await batcher.stop()
-        worker.close()
+        await submit(batcher, *[1] * 64, subwords=64)
 
-    asyncio.run(scenario())
-    assert batches == sizes
+    run(scenario, kind=Kind.LONG, max_batch=64)
+    assert [64 * len(batch) for batch in computer.batches] == sizes
 
 
 def test_what_nobody_waits_for_any_more_is_given_up_half_done(run, computer, caplog):
-    async def scenario(batcher: Any) -> None:
+    async def scenario(batcher: Any, _: Worker) -> None:
         computer.may_go.clear()
         leaving = submit(batcher, 2, 3)
         await until(lambda: bool(computer.batches))
@@ -194,7 +183,7 @@ def test_what_nobody_waits_for_any_more_is_given_up_half_done(run, computer, cap
 
 
 def test_stopping_answers_jobs_that_wait_and_jobs_at_work(run: Any, computer: Computer):
-    async def scenario(batcher: Any) -> Any:
+    async def scenario(batcher: Any, _: Worker) -> Any:
         first = await keep_busy(batcher, computer)
         waiting = submit(batcher, 2)
         await until(lambda: bool(batcher.waiting))
