@@ -1,6 +1,5 @@
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -429,25 +428,16 @@ def test_a_server_that_cannot_explain_says_so(ask: Ask):
 
 
 def test_explanations_have_a_bound_of_their_own(ask: Ask, translator: FakeTranslator):
-    may_go, begun = threading.Event(), threading.Event()
-
-    def slowly(_: ExplainRequest) -> dict[str, Any]:
-        begun.set()
-        assert may_go.wait(20)
-        return {}
-
-    async def scenario(client: Any) -> Any:
-        first = asyncio.create_task(client.post("/explain", json={"source": "1"}))
-        await until(begun.is_set)
-        others = [asyncio.create_task(client.post("/explain", json={"source": str(i)})) for i in range(4)]
+    async def scenario(client: Any) -> tuple[int, list[int]]:
+        translator.may_go.clear()
+        asked = [asyncio.create_task(client.post("/explain", json={"source": "a"})) for _ in range(5)]
+        await until(lambda: sum(task.done() for task in asked) == 3)
         translation = asyncio.create_task(client.post("/translate", json=question("a")))
-        await until(lambda: sum(task.done() for task in others) == 3)
-        may_go.set()
-        return [answer.status_code for answer in await asyncio.gather(first, translation, *others)]
+        translator.may_go.set()
+        return (await translation).status_code, sorted(answer.status_code for answer in await asyncio.gather(*asked))
 
-    first, translation, *others = ask(scenario, explain=slowly, limits=Limits(explanations=2))
-    assert (first, translation) == (200, 200)
-    assert sorted(others) == [200, 429, 429, 429]
+    answered = ask(scenario, explain=lambda _: {"is_done": translator.may_go.wait(20)}, limits=Limits(explanations=2))
+    assert answered == (200, [200, 200, 429, 429, 429])
 
 
 EVERYDAY = Path(__file__).parents[4] / "data/bundled/everyday.test.tsv"
