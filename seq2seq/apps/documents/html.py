@@ -121,7 +121,7 @@ def _read(text: str, tokens: list[Token]) -> Passage:
         if kind == "text":
             continue
         if (previous[0], kind) == ("end", "start"):
-            segment.add_gap()  # what touches its neighbour is a word of its own
+            segment.add_gap(text[last : last + 1])  # what touches its neighbour is a word of its own
         is_alone = kind in ("empty", "other") or (kind != "object" and VOID.fullmatch(tag))
         is_cut_short = text[first] == "&" and text[last - 1] != ";"  # an entity without its semicolon
         begin, finish = with_space(text, first, last, last_end, end, str.isspace) if is_alone else (first, last)

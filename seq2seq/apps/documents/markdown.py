@@ -208,7 +208,7 @@ def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Marked
             begin, finish = with_space(content, begin, finish, last_end, end, str.isspace)
         gap, markup = (_in_one_line(content[slice(*span)]) for span in ((last_end, begin), (begin, finish)))
         if (last_kind, gap, kind) == (Kind.CLOSE, "", Kind.OPEN):
-            segment.add_gap()  # what touches its neighbour is a word of its own
+            segment.add_gap(content[finish : finish + 1])  # what touches its neighbour is a word of its own
         segment.add_text(gap)
         if kind is None:
             segment.add_object(markup)

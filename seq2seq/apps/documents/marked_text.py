@@ -109,8 +109,13 @@ class MarkedSegment(Generic[T]):
         self._spaced.add(len(self._of_marks))
         self.add_mark(Kind.POINT, markup)
 
-    def add_gap(self) -> None:
-        """Add a space between two tags that touch; `fill` leaves it out where the tags still touch."""
+    def add_gap(self, following: str = "") -> None:
+        """Add a space between two tags that touch; `fill` leaves it out where the tags still touch.
+
+        A capital in tags of its own and the small letters that follow it are one word.
+        """
+        if self._texts and len(self._texts[-1]) == 1 and self._texts[-1].isupper() and following.islower():
+            return
         self.add_text(" " if self._length else "")
         self._touching.add((len(self._of_marks) - 1, len(self._of_marks)))
 

@@ -2,14 +2,15 @@
 
 Every word of the translation belongs to the innermost pair of tags around the word that it is aligned with; a word
 without an alignment belongs to what encloses both of its neighbours. A word in several pairs is cut at its dashes and
-slashes. A pair of tags goes around its longest run of words. If it has none, it goes around the word at the same
-relative position, or encloses nothing if another pair has that word. A tag without text goes before the word that is
-aligned with the next source word, or after the number or the word that it follows. Every tag stays within the tags that
-enclose it. Numbers are aligned with the same numbers.
+slashes, and where a tag cuts it, as many letters from its nearer end. A pair of tags goes around its longest run of
+words. If it has none, it goes around the word at the same relative position, or encloses nothing if another pair has
+that word. A tag without text goes before the word that is aligned with the next source word, or after the number or the
+word that it follows. Every tag stays within the tags that enclose it. Numbers are aligned with the same numbers.
 """
 
 import bisect
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -154,25 +155,32 @@ class _Placing:
         source_parts = [list(pattern.finditer(source, *word)) for pattern, word in zip(patterns, words, strict=True)]
         self.parts: list[Span] = []
         self.aligned: list[list[int]] = [[] for _ in words]  # parts of the translation for each source word
-        owners: list[_Node | None] = []
+        owners, used = list[_Node | None](), Counter[int]()  # used: parts of the source
         for word, span in enumerate(translated):
             origin = origins.get(word)
             for part in (_PART if origin is None else patterns[origin]).finditer(translation, *span):
-                owner = objects.get(part[0])
+                cut: dict[Span, _Node | None] = {part.span(): objects.get(part[0])}
                 if origin is not None:
-                    others, aligned = source_parts[origin], self.aligned[origin]
-                    owner = owner or self._owner(innermost, *others[min(len(aligned), len(others) - 1)].span())
-                    aligned.append(len(self.parts))
-                owners.append(owner)
-                self.parts.append(part.span())
+                    origin_part = source_parts[origin][min(used[origin], len(source_parts[origin]) - 1)]
+                    cut = cut if part[0] in objects else self._cut(part.span(), origin_part.span(), innermost)
+                    self.aligned[origin] += range(len(self.parts), len(self.parts) + len(cut))
+                    used[origin] += 1
+                owners += cut.values()
+                self.parts += cut
         root.run, root.bounds = (0, len(self.parts)), (0, len(translation))
         self.owners = _find_runs(owners, root)
 
-    def _owner(self, innermost: list[_Node], start: int, end: int) -> _Node:
-        """Return the innermost node around a word's first letter, or a node around later letters: Bl<b>ack</b>."""
-        owner = innermost[_first_letter(self.source, start, end)]
-        inner = (innermost[match.start()] for match in _LETTER.finditer(self.source, start, end))
-        return next((node for node in inner if node.start > start and node.end <= min(end, owner.end)), owner)
+    def _cut(self, part: Span, origin: Span, innermost: list[_Node]) -> dict[Span, _Node | None]:
+        """Cut a part of the translation as tags cut its part of the source: cat<b>s</b> → gato<b>s</b>."""
+        letters = [letter.start() for letter in _LETTER.finditer(self.source, *origin)] or [origin[0]]
+        written = [letter.start() for letter in _LETTER.finditer(self.translation, *part)] or [part[0]]
+        starts, nodes = [part[0]], [innermost[letters[0]]]
+        for number, letter in enumerate(letters):
+            if innermost[letter] is not nodes[-1]:
+                index = number if 2 * number <= len(letters) else number - len(letters) + len(written)
+                starts.append(max(starts[-1], written[min(max(index, 1), len(written) - 1)]))
+                nodes.append(innermost[letter])
+        return dict(zip(zip(starts, [*starts[1:], part[1]], strict=True), nodes, strict=True))
 
     def place_children(self, node: _Node) -> None:
         """Set the parts of the translation that the children of a node enclose, and sort the children by them."""

@@ -153,6 +153,8 @@ def test_markup_that_a_model_invents_is_text(run: Run, invented: str, text: str)
     [
         (".md", "The **black** [cat](x)", "021", "The [cat](x) **black**"),
         (".html", "see <b>Red</b><i>car</i> here", "3210", "here <i>car</i> <b>Red</b> see"),
+        (".html", "<b>O</b><i>nce</i> <b>New</b><i>hot</i>", "210", "<i>hot</i> <b>New</b> <b>O</b><i>nce</i>"),
+        (".md", "**W**orld cat{++s++} re[do](u)es **c**", "3210", "**c** re[do](u)es cat{++s++} **W**orld"),
         (".md", "{--[a](u)--}{++[b](v)++} now", "210", "now {++[b](v)++} {--[a](u)--}"),
         (".md", "Use {--flag} here", "210", "here {--flag} Use"),
         (".md", "a {~~b c~>d e~~} f", "021435", "a {~~c b~>e d~~} f"),

@@ -59,8 +59,9 @@ def words(texts: Sequence[str], align: bool) -> list[tuple[str, Alignment | None
         ("<b>One</b> two three", "<b>Uno</b> dos tres cuatro"),  # the word apart is left out
         ("<b>so</b> big", "<b>tan y tan</b> grande"),  # a word of no tag in between is not
         ("<u>Black <b>cats</b></u> sleep", "<u><b>Gatos</b> negros</u> duermen"),
-        ("Bl<b>ack</b> cats sleep", "Gatos <b>negros</b> duermen"),
-        ("Bl<u><b>ack</b></u> cats sleep", "Gatos <u><b>negros</b></u> duermen"),
+        ("Bl<b>ack</b> cats sleep", "Gatos ne<b>gros</b> duermen"),
+        ("Black cat<u><b>s</b></u> sleep", "Gato<u><b>s</b></u> negros duermen"),
+        ("B<b>la</b>ck <i>c</i>ats <br>sleep", "<i>G</i>atos n<b>egr</b>os <br>duermen"),
         ("<b>his</b>/her <i>on</i>–<u>off</u> key", "<b>su</b> tecla de <i>encendido</i> / <u>apagado</u>"),
         ("Black<br>cats sleep", "<br>Gatos negros duermen"),
         ("Black cats<br/> sleep", "Gatos negros<br/> duermen"),
