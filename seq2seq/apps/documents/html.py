@@ -8,6 +8,7 @@ from functools import partial
 from seq2seq.apps.documents.in_place import Passage, splicing_document
 from seq2seq.apps.documents.marked_text import BREAKS, SPACES, VOID, Document, Kind, Marked, MarkedSegment, with_space
 from seq2seq.errors import UserError
+from seq2seq.text.masks import NO_BREAK
 
 _INLINE = re.compile(
     "a|abbr|acronym|b|bdi|bdo|big|br|cite|code|data|del|dfn|em|font|i|img|ins|kbd|label|mark|q|r[bpt]|rtc|ruby|s|samp|"
@@ -32,13 +33,13 @@ _MARKUP = re.compile(
       | \?(?:php\b|=).*?(?:\?>|\Z)
       | \?(?>(?:[^?>]|\?(?!>))*)(?:\?>|>(?:(?>(?:[^?<]|\?(?!>))*)\?>)?|\Z)
       | (?:!|/(?![A-Za-z]))[^>]*(?:>|\Z)
-      | (?P<script>%[^%]*+%>)
       | /(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
       | (?P<start>[A-Za-z][^\s/>]*+)
         (?>(?:[^>=/]++|/(?!>)|=\s*+(?>(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?))*)(?P<slash>/)?(?:>|\Z))
-    | \{(?P<template>\{[^{}]*+\}\}|%[^{}%]*+%\})
+    | \{(?:%[^{}%]*+%|\#[^{}\#]*+\#)\}
+    | (?P<object>\{\{[^{}]*+\}\}|<%[^%]*+%>|(?<!\d)\d{1,3}(?>(?:NO_BREAK\d{3})+)(?!\d))
     | &(?P<entity>(?:nbsp|numsp|ensp|emsp|thinsp|zwj|zwnj|shy|lrm|rlm|\#0*+(?:160|173|8199|8239)
-      |\#[xX]0*+(?:[aA][0dD]|2007|202[fF]))(?![\w.-]);?)""",
+      |\#[xX]0*+(?:[aA][0dD]|2007|202[fF]))(?![\w.-]);?)""".replace("NO_BREAK", NO_BREAK),
     re.VERBOSE | re.DOTALL,
 )
 
@@ -156,7 +157,7 @@ def _tokenize(text: str) -> list[Token]:
         if match["entity"]:
             kind, tag = "empty", _ENTITY
         elif not tag:
-            kind = "object" if match["template"] or match["script"] else "other"
+            kind = "object" if match["object"] else "other"
         elif match["slash"]:
             kind = "empty"
         elif kind == "start" and tag.lower() in _RAW:

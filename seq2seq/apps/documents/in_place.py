@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from seq2seq.apps.documents.marked_text import Document, Marked, MarkedSegment
+from seq2seq.apps.documents.marked_text import KEY, Document, Marked, MarkedSegment
 from seq2seq.text.masks import any_of
 
 _KEPT = re.compile(rf"\t.*|{any_of(['symbol', 'code', 'tag', 'placeholder', 'address', 'mail', 'file', 'keys'])}")
 _LABEL = re.compile(  # up to the mark: at the start of a word, or in a capitalised one; not in snake_case, R&D or &amp;
     r"(?<![\w&/])[_&~](?=[^\W\d_])(?!\w*[_;])|(?<![\w&/])[A-Z][a-z]*+[_&~](?=[a-z]++(?![\w&;]))"
 )
-_TAG = re.compile(r"<key([_&~])(\w)/>")
+_TAG = re.compile(rf"<{KEY} ([_&~])(\w)/>")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ def lift(text: str) -> str:
         return text
     hidden = _KEPT.sub(lambda kept: (" " if kept[0][0] in "<\t" else "0") * len(kept[0]), text)
     ends = [label.end() for label in _LABEL.finditer(hidden)]
-    return f"{text[: ends[0] - 1]}<key{text[ends[0] - 1 : ends[0] + 1]}/>{text[ends[0] :]}" if len(ends) == 1 else text
+    at = ends[0] if len(ends) == 1 else None
+    return f"{text[: at - 1]}<{KEY} {text[at - 1 : at + 1]}/>{text[at:]}" if at else text
 
 
 def put_back(text: str) -> str:

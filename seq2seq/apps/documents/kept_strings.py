@@ -12,7 +12,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from seq2seq.apps.documents.marked_text import BREAKS, KEPT, VOID, Kind, Mark, Marked, MarkedSegment, join, with_space
+from seq2seq.apps.documents.marked_text import (
+    BREAKS,
+    KEPT,
+    KEY,
+    VOID,
+    Kind,
+    Mark,
+    Marked,
+    MarkedSegment,
+    join,
+    with_space,
+)
 from seq2seq.apps.documents.tag_placement import Alignment, place
 from seq2seq.errors import UserError
 from seq2seq.text.masks import NO_BREAK, OBJECT, any_of, hide
@@ -25,7 +36,7 @@ Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: w
 Finish = Callable[[Sequence[Translated]], list[Marked]]
 
 _LETTER = re.compile(r"[^\W\d_]")
-_LINE_ENDS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*")  # with the white space around them
+_LINE_ENDS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*|(?<=[^\s|])\|(?=[^\s|])")  # with white space; a|b are choices
 _LIFTED = re.compile(rf"{any_of(['number'])}|(?P<space>{NO_BREAK})|{KEPT.pattern}")
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0 (§2.2), even escaped
@@ -74,7 +85,7 @@ def cut_marked(text: Marked) -> list[Marked]:
 
 
 def _gaps(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the white space after each sentence and each line begins and ends, outside of kept strings."""
+    """Yield where what parts sentences, lines and choices begins and ends, outside of kept strings."""
     hidden = hide(text, OBJECT)
     start = 0
     for line_end in [*_LINE_ENDS.finditer(hidden), None]:
@@ -151,7 +162,7 @@ class Lifted:
             is_within_line = start > 0 and end < len(text) and "\n" not in (text[start - 1], text[end])
             parts_words = item.name in BREAKS or end - start > item.end - item.start
             has_marks = bisect.bisect_right(positions, item.start) < bisect.bisect_left(positions, end)
-            if item.kind is not Kind.POINT or has_marks:
+            if item.kind is not Kind.POINT or has_marks or item.name == KEY:
                 start, end, parts_words = item.start, item.end, False
             self._segment.add_text(text[at:start])
             if is_within_line and parts_words:

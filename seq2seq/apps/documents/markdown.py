@@ -31,7 +31,7 @@ _TAG = re.compile(r"<\w+(?:(?! id=)[^<>])*|</\w+")
 _TITLED = re.compile(r'(?<=class="admonition) [^"]*')  # the first word of a tab's title
 _WITH_IDS = ("admonition_open", "container_:_open")  # marks of dialects with {#id}, other than MyST and plain MDX
 _BAR = re.compile(r"(?<!\\)\|")
-_CODE = re.compile("fence|colon_fence|code_block|html_block|front_matter|math_block|math_block_label")
+_CODE = re.compile("fence|colon_fence|code_block|front_matter|math_block|math_block_label")
 _TEXT = ("text", "softbreak", "hardbreak", "html_inline")  # tags are lifted from texts
 _OBJECTS = ("code_inline", "text_special", "math_inline", "math_inline_double")  # are read like words
 

@@ -23,6 +23,7 @@ _FIRST = {"word": 0xF0000, "point": ord(POINT), "line": 0x108000}  # private cha
 _MOST = 0x7FFF  # symbols of a document
 _SYMBOL = "@[\U000f0000-\U0010ffff]"
 _EDIT = r"\{(?:\+\+|--|==|~~(?:~>)?)|(?:\+\+|--|==|(?:~>)?~~)\}|~>"  # marks as in {++added++} and {~~old~>new~~}
+_EDIT += r"|(?<![\w=])==(?=[^\s=])|(?<=[^\s=])==(?![\w=])"  # ==highlighted==
 
 
 def _until(end: str) -> str:
@@ -38,7 +39,11 @@ _VALUE = rf"\{{\{{(?![<%]){_until('}}')}+"
 _STATEMENT = rf"\{{\{{[<%]{_until('[>%]}}')}|\{{%{_until('%}')}|\{{#\s{_until('#}')}"  # Hugo, Liquid, Jinja
 _STATEMENT += rf"|<%{_until('%>')}|<\?{_until('[?]>')}"
 _IMAGE = r"\[!\[[^\[\]]*\](?:\([^()]*\)|\[[^\[\]]*\])\](?:\([^()]*\)|\[[^\[\]]*\])"  # within a link
+_COMMENT = r"%%(?=[^\s%])" + _until(r"(?<=\S)%%(?![\w%])")  # of Obsidian
+_AFTER_BLANK = r"(?<![^\r\n]\n)(?<![^\r\n]\r\n)"
+_FORMULA = r"(?=[ \t]*\r?\n|(?:(?!\\[)\]]).)*[=^{+]|\s*\w\s*\\)"  # after \[ or \(, which may also be an escaped bracket
 _SUPERSCRIPT = r"<(?P<{0}>su[bp])>(?:[^<>\s\[\]]{{1,12}}|\[[^\[\]\s]{{1,12}}\]\([^()\s]*\))</(?P={0})>"
+_SCRIPT = r"<su[bp]>|\^[\w+-]+\^|\w~\d+~"
 _TAG = rf"(?:</?(?:[A-Za-z](?>(?:{_BRACES}|\"[^\"]*+\"|'[^']*+'|[^<>\"'{{}}])*))?>|<!--[\s\S]*?-->)"
 _KEY = r"(?:\w|f\d\d?|enter|esc(?:ape)?|tab|space|backspace|del(?:ete)?|insert|home|end|page-(?:up|down)|up|down|left"
 _KEY += r"|right|ctrl|alt|shift|cmd|win(?:dows)?|option|meta|caps-lock|print-screen|\"[^\"\n]++\"|'[^'\n]++')"
@@ -54,8 +59,9 @@ _KEPT = {
         r":(?:class|name|open|width|height|align|alt|figclass|figwidth|label|sync|columns|gutter)[\w-]*:.*",  # MyST
         r"\*\[[^\[\]\n]{1,200}\]:",  # an abbreviation, before its text
         r"\\begin\{(?P<environment>[a-z]+\*?)\}" + _until(r"\\end\{(?P=environment)\}"),  # LaTeX
-        r"\\\[[ \t]*\r?\n" + _until(r"\\\]"),
-        r"(?:(?<![^\r\n]\n)(?<![^\r\n]\r\n)|(?<=---\n)|(?<=---\r\n))"  # JavaScript up to a blank line
+        r"\\\[" + _FORMULA + _until(r"\\\]"),
+        rf"%%[^%\n]*\n(?:(?!%%)[\s\S]){{0,2000}}%%|%%.*%%|{_AFTER_BLANK}% .*(?:\n% .*)*",  # comments of Obsidian, MyST
+        rf"(?:{_AFTER_BLANK}|(?<=---\n)|(?<=---\r\n))"  # JavaScript up to a blank line
         r"(?:import\s+(?:type\s+)?(?=[\"'{*]|[\w$]+(?:,|\s+from\b))"
         r"|export\s+(?=default\b(?=.*[({=;]|\s*[\w$]+\s*$)|const|let|var|function|class|async|type|\{|\*))"
         rf"(?>(?:{_BRACES}|[^\n{{}}]|\n(?![ \t\r]*(?:\n|\Z)))*)",
@@ -66,7 +72,8 @@ _KEPT = {
         r"\{[\w:+.-]+\}(?P<role>`++)[^`\n]{1,200}+(?P=role)",  # MyST
         _VALUE,
         r"!?\[\[[^\[\]\n]{1,200}\]\](?![(\[])",  # a page of a wiki
-        rf"(?<![\w>])(?:[A-Za-z]{{1,2}}|[A-Z]*\d+|[A-Z]+)(?>(?:{_SUPERSCRIPT.format('a')}\w{{0,2}})+)",
+        rf"(?<![\w>])(?:[A-Za-z]{{1,2}}|[A-Z]*\d+|[A-Z]+)(?>(?:(?:{_SUPERSCRIPT.format('a')}|\^[\w+-]{{1,12}}\^|~\d+~)\w{{0,2}})+)",
+        rf"\\\({_FORMULA}[^\n]{{1,200}}?\\\)",
         rf"[$#%@]?(?<![:`])(?<!: )\{{(?![#.:>]|{_EDITED})[^{{}}\s=]{{1,60}}\}}",  # placeholders with Markdown's marks
         r"\$[A-Z][A-Z\d_]++(?![\w$^{\\])",
         r"(?<![\w:]):[+-]?[a-z\d][a-z\d_+-]*+:(?![\w:])",  # icons
@@ -77,9 +84,9 @@ _KEPT = {
         r"<(?P<raw>code|kbd|samp|var|tt|script|style|svg)\b[^<>]*+>[^\n]{0,500}?</(?P=raw)>",
     ],
     "point": [
-        *(_STATEMENT, _IMAGE, rf"\{{>>{_until('<<}')}"),
+        *(_STATEMENT, _IMAGE, _COMMENT, rf"\{{>>{_until('<<}')}", r"(?<=[ \t])\^[\w-]+(?=[ \t\r]*$)"),
         r"\{:?[ ]*(?:[#.][A-Za-z_]|[\w:-]+=[\w\"']|=\w)[^{}\n]*+\}",  # attributes
-        rf"(?<=[\w)]){_SUPERSCRIPT.format('b')}",
+        rf"(?<=[\w).,:;!?]){_SUPERSCRIPT.format('b')}",
     ],
 }
 _IN_MDX = {"line": [rf"(?>(?:(?:{_TAG}|(?!\{{[ ]*[#.:]){_BRACES})[ \t]*+)+)"], "word": [rf"(?!\{{[ ]*[#.:]){_BRACES}"]}
@@ -105,7 +112,9 @@ def _pattern(*, is_mdx: bool, has_superscripts: bool) -> re.Pattern[str]:
         f"(?P<{kind}>{'|'.join([*(_IN_MDX.get(kind, []) if is_mdx else []), *patterns])})"
         for kind, patterns in _KEPT.items()
     )
-    first = "" if is_mdx or has_superscripts else "(?=[`~[{!_<h$#%@+:\U000f0000-\U0010ffff])"  # saves half of the time
+    first = (
+        "" if is_mdx or has_superscripts else "(?=[`~[{!_<h$#%@+:^\\\\\U000f0000-\U0010ffff])"
+    )  # saves half of the time
     line = rf"^(?P<before>[ \t>]*+){line}(?:(?<=\]:)|(?=[ \t\r]*$))"
     return re.compile(f"{line}|{first}(?:{code}|{word}|{point})", re.MULTILINE)
 
@@ -122,7 +131,7 @@ def with_symbols(text: str, *, is_mdx: bool) -> tuple[str, dict[str, str]]:
         symbol = f"{'# ' * (kind == 'line')}@{chr(_FIRST[kind] + len(symbols))}"
         return (match["before"] or "") + symbols.setdefault((kind, match[kind]), symbol)
 
-    pattern = _pattern(is_mdx=is_mdx, has_superscripts="<su" in text)
+    pattern = _pattern(is_mdx=is_mdx, has_superscripts=re.search(_SCRIPT, text) is not None)
     masked = pattern.sub(replace, text)
     return masked, {symbol: string for (_, string), symbol in symbols.items()}
 
@@ -199,15 +208,17 @@ def _pair_edits(state: StateCore) -> None:
     for block in state.tokens:
         opened: list[list[Token]] = []  # the marks of each edit
         for token in filter(lambda token: token.type == "edit", block.children or []):
-            token.type = "text"
-            if token.content[0] == "{":
+            token.type, mark = "text", token.content.strip("{}")
+            partners = [number for number, marks in enumerate(opened) if marks[0].content.strip("{")[:2] == mark[-2:]]
+            if token.content[0] == "{" or (token.content == "==" and not partners):
                 opened.append([token])
-            elif opened and token.content == "~>" and [mark.content for mark in opened[-1]] == ["{~~"]:
+            elif opened and mark == "~>" and [mark.content for mark in opened[-1]] == ["{~~"]:
                 opened[-1].append(token)
-            elif opened and token.content[-3:-1] == opened[-1][0].content[1:3]:
-                opened[-1][0].nesting, token.nesting = 1, -1
-                for mark in (*opened.pop(), token):
-                    mark.type = mark.tag = "edit"
+            elif partners:  # any mark opened since then has no partner
+                opened[partners[-1]][0].nesting, token.nesting = 1, -1
+                for edit in (*opened[partners[-1]], token):
+                    edit.type = edit.tag = "edit"
+                del opened[partners[-1] :]
 
 
 def _recording_spans(rule: Rule) -> Rule:

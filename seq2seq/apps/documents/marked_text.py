@@ -13,6 +13,7 @@ SPACES = re.compile(r"[^\S   ]+")  # white space that is not no-break
 _OBJECT = re.compile(rf"{OBJECT}(\d+){OBJECT}")
 VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")  # tags that enclose nothing
 BREAKS = ("br", "hr")  # tags that separate words as white space does
+KEY = "key"  # name of the tag of a mark as in `_File`, which only separates what the document separates
 
 T = TypeVar("T")
 
@@ -103,9 +104,9 @@ class MarkedSegment(Generic[T]):
         self._marks.append(Mark(self._length, kind, len(self._of_marks)))
         self._of_marks.append(markup)
 
-    def add_break(self, markup: T) -> None:
-        """Add markup that is read as a space, such as a line break; `fill` replaces the space by the markup."""
-        self.add_text(" " if self._length else "")
+    def add_break(self, markup: T, space: str = " ") -> None:
+        """Add markup that is read as white space, such as a line break; `fill` replaces the space by the markup."""
+        self.add_text(space if self._length else "")
         self._spaced.add(len(self._of_marks))
         self.add_mark(Kind.POINT, markup)
 

@@ -152,6 +152,8 @@ class _Placing:
                 origins[word] = by_digits[digits].pop()
         objects = {part[0]: innermost[part.start()] for part in _PART.finditer(source) if part[0][0] == OBJECT}
         patterns = [_PART if len({*innermost[slice(*word)]}) == 1 else _SHORT_PART for word in words]
+        by_length = sorted(origins, key=lambda word: (len(translation[slice(*translated[word])]), -word))
+        longest = {origins[word]: word for word in by_length}  # of the translations of a word, which a tag may cut
         source_parts = [list(pattern.finditer(source, *word)) for pattern, word in zip(patterns, words, strict=True)]
         self.parts: list[Span] = []
         self.aligned: list[list[int]] = [[] for _ in words]  # parts of the translation for each source word
@@ -162,7 +164,9 @@ class _Placing:
                 cut: dict[Span, _Node | None] = {part.span(): objects.get(part[0])}
                 if origin is not None:
                     origin_part = source_parts[origin][min(used[origin], len(source_parts[origin]) - 1)]
-                    cut = cut if part[0] in objects else self._cut(part.span(), origin_part.span(), innermost)
+                    if part[0] not in objects:
+                        cut = self._cut(part.span(), origin_part.span(), innermost)
+                        cut = cut if len(cut) == 1 or longest[origin] == word else {part.span(): None}
                     self.aligned[origin] += range(len(self.parts), len(self.parts) + len(cut))
                     used[origin] += 1
                 owners += cut.values()
@@ -174,13 +178,17 @@ class _Placing:
         """Cut a part of the translation as tags cut its part of the source: cat<b>s</b> → gato<b>s</b>."""
         letters = [letter.start() for letter in _LETTER.finditer(self.source, *origin)] or [origin[0]]
         written = [letter.start() for letter in _LETTER.finditer(self.translation, *part)] or [part[0]]
-        starts, nodes = [part[0]], [innermost[letters[0]]]
-        for number, letter in enumerate(letters):
-            if innermost[letter] is not nodes[-1]:
-                index = number if 2 * number <= len(letters) else number - len(letters) + len(written)
-                starts.append(max(starts[-1], written[min(max(index, 1), len(written) - 1)]))
-                nodes.append(innermost[letter])
-        return dict(zip(zip(starts, [*starts[1:], part[1]], strict=True), nodes, strict=True))
+        owners = [innermost[letter] for letter in letters]
+        cuts = [number for number in range(1, len(letters)) if owners[number] is not owners[number - 1]]
+        if len(cuts) >= len(written):  # too short
+            return {part: max(owners, key=lambda node: node.depth)}
+        index, pieces, start, node = 0, dict[Span, _Node | None](), part[0], owners[0]
+        for left, cut in zip(range(len(cuts), 0, -1), cuts, strict=True):
+            nearest = cut if 2 * cut <= len(letters) else cut - len(letters) + len(written)
+            index = min(max(nearest, index + 1), len(written) - left)
+            pieces[start, written[index]] = node
+            start, node = written[index], owners[cut]
+        return pieces | {(start, part[1]): node}
 
     def place_children(self, node: _Node) -> None:
         """Set the parts of the translation that the children of a node enclose, and sort the children by them."""

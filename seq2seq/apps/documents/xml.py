@@ -14,11 +14,13 @@ from seq2seq.apps.documents.in_place import Passage, lift, put_back, splice
 from seq2seq.apps.documents.marked_text import Document, Kind, Marked, MarkedSegment, with_space
 from seq2seq.data.languages import base_language
 from seq2seq.errors import UserError
+from seq2seq.text.masks import any_of
 
 _WRAPPING = ("g", "mrk", "pc", "hi")  # inline elements that hold text; all others hold code
 _OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")  # pairs of code that begin and end a span
 _OPEN_STATE = re.compile("new|initial|needs-.*")  # of a target that is not translated yet, or no longer right
 _TAG = re.compile(r"""<(?:[^>"']|"[^"]*"|'[^']*')*>""")
+_LINE_END = re.compile(rf"(?P<path>{any_of(['file'])})|(?:\\[nrt])+")  # of a program's text
 _MAX_DEPTH = 100  # elements in elements
 _ENCODING = re.compile(rb"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([\w.-]+)""")
 
@@ -217,7 +219,13 @@ def _read(text: str, element: Element, segment: MarkedSegment[str]) -> None:
     """Add an element's content to a segment; line ends stay only if the document preserves white space."""
     for node in element.content:
         if isinstance(node, str):
-            segment.add_text(lift(node if element.is_preserved else re.sub(r"[ \t\r]*\n[ \t\r\n]*", " ", node)))
+            words, at = lift(node if element.is_preserved else re.sub(r"[ \t\r]*\n[ \t\r\n]*", " ", node)), 0
+            for line_end in _LINE_END.finditer(words):
+                if not line_end["path"]:
+                    segment.add_text(words[at : line_end.start()])
+                    segment.add_break(line_end[0], "\n")
+                    at = line_end.end()
+            segment.add_text(words[at:])
         elif node.name in _WRAPPING and node.is_translated and node.content_end < node.end:
             segment.add_mark(Kind.OPEN, node.tag)
             _read(text, node, segment)

@@ -82,6 +82,7 @@ def test_a_template_gets_the_plural_forms_that_it_lacks(run: Run, field: str, ca
         ("~Edit", "Editar", "~Editar"),
         ("E_xit", "¡Salir!", "¡_Salir!"),
         ("E&xit", "Exit", "E&xit"),
+        ("Zoom &In", "Ampliar", "Ampl&iar"),
         ("_Open %s", "Abrir %s u otro", "Abrir %s u _otro"),
         ("Find && &Replace", "Buscar && reemplazar", "Buscar && &reemplazar"),
         (r"&Find\tCtrl+F", "Buscar\tCtrl+F", r"&Buscar\tCtrl+F"),

@@ -72,6 +72,7 @@ def test_white_space_goes_with_tags_that_enclose_nothing(run: Run):
     [
         "<p>A WORD<sup>1</sup> AND H<sub>2</sub>O ON THE 1<sup>st</sup></p>",
         '<p><a href=x><i class="fa"></i> HOME <i></i> PAGE</a><a name="x"></a></p>',
+        "{% extends 'b' %}\n{% load c %}\n{# d #}\n{% e %}F{% g %}\n<b>H</b>",
         "<p>A <ruby>b<rt>c<rp>)</ruby> D</p>THE <ruby><rb>e<rt>f</rt></ruby>.",
         '<a href=b><img src=c> D</a><p>{% if a > 1 %}MANY{% endif %} {{ b | c("<d>", "&") }} E</p><p><%= a > b %> F',
         "<?php if ($a > 1): ?><p>ONE <?= $a->b ?> TWO</p><?a b>c?>X <?a> Y<p>D <?b c->d?> E<?php\n\n'<p>f' > 1",
@@ -166,6 +167,7 @@ def backwards(texts: Sequence[str]) -> list[str]:
 
 def test_an_entity_without_its_end_gets_one(run: Run):
     assert run(".html", "<p>one&nbsp€ two</p>", backwards) == "<p>two&nbsp;€ one</p>"
+    assert run(".html", "<p>10&#8239;000 miles", backwards) == "<p>miles 10&#8239;000"
 
 
 def test_what_does_not_end_stays_where_it_is(run: Run):

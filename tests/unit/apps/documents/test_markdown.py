@@ -105,6 +105,8 @@ DIALECTS = [  # what is translated is in capitals
     "import a from 'b'\n\nTEXT", "- [ ] ONE\n- [x] TWO",
     "A :material-a-b:{ .c } B :+1: C 10:30:45", "PRESS ++ctrl+a++ OR ++'b c'++, C++ AND I++, ++NEW++ ++f1++",
     "A\n*[b]: C\n*[d e]: F\n\n- G", "A {--B--}{++*C* D++}{>>e. f <g<<} {~~H I~>J~~} {==K==} ~> L",
+    "%%\na\n\nb\n%%\n\nA. %%b c.%% D, %% E. ^e-f", "% a\n% b\n\nC", "A ==*B* C== D == E", "{++A {--B C++} D",
+    "A \\(b=c\\) \\(D E\\) x^2^ h~2~o.<sup>[1](#x)</sup> F\n\n\\[ a = b \\]",
     "{++A. B++}\n\n{>>c<<}\n\n- {--D--}\n- E", "USE {--x} OR {--Y--} {++ Z", "A {~~B~>~~} {==C {++D++}==}",
     "<?php if ($a > 1): ?>\nONE <?= $b->c ?> TWO <%= d > e %>\n\n<?php\n\n$f ?>\n\nTHREE",
     "```{figure} a\n:name: b\n\nCAPTION\n```\n\n```{note}\nA {{ b }}\n```\n\n{{ c }}\n\nD",
@@ -126,6 +128,7 @@ def test_the_marks_of_dialects_stay(run: Run, text: str, name: str):
     ("text", "expected"),
     [
         ("[a](#two) [b][c]\n\n[c]: #two\n\n# two", "[a](#zwei) [b][c]\n\n[c]: #zwei\n\n# zwei"),
+        ("<p><a href='#two'>b</a>\n\n# two", "<p><a href='#zwei'>b</a>\n\n# zwei"),
         ("`](#two)` [a](#two 'b') [c](#d)\n\ntwo\n===", "`](#zwei)` [a](#zwei 'b') [c](#d)\n\nzwei\n==="),
         ("[a](#two)\n\n```\n[a](#two)\n```\n# two", "[a](#zwei)\n\n```\n[a](#two)\n```\n# zwei"),
         ("!!! a\n    [a](#two)\n\n# two #", "!!! a\n    [a](#two)\n\n# zwei {#two} #"),

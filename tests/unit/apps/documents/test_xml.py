@@ -226,6 +226,13 @@ def test_line_ends_stay_where_white_space_is_text(run: Run):
     assert run(".xlf", text) == text.replace("<file", '<file target-language="es"').replace("</tr", f"{target}</tr")
 
 
+def test_line_ends_of_programs_stay(run: Run):
+    text = (
+        r'<xliff><file target-language="es"><trans-unit><source>one\ntwo c:\new</source>{}</trans-unit></file></xliff>'
+    )
+    assert run(".xlf", text.format("")) == text.format(r"<target>ONE\nTWO c:\new</target>")
+
+
 def test_entities_are_not_expanded(run: Run):
     entities = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 12))
     text = TMX.replace("ñ", "&e11;").format("", "").replace("<tmx", f'<!DOCTYPE tmx [<!ENTITY e0 "x">{entities}]><tmx')
