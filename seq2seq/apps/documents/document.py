@@ -1,5 +1,6 @@
 """Translates a document file into a file of the same format, by the ending of its name. Independent of the model."""
 
+import codecs
 import importlib
 import re
 from pathlib import Path
@@ -11,7 +12,7 @@ from seq2seq.settings.missing_packages import require_package
 from seq2seq.storage.atomic import replacing
 from seq2seq.storage.lines import COMPRESSED
 
-_READERS = {  # ending → module and function, which reads text, or bytes in the module xml
+_READERS = {  # ending → module and function
     ending: reader.split(".")
     for reader, endings in {
         **{"subtitles.read": ".srt", "subtitles.read_vtt": ".vtt", "gettext.read": ".po .pot"},
@@ -24,7 +25,8 @@ _OTHERS = re.compile(  # endings of files with markup, which a translation line 
     r"\.(?:ass|ssa|jsonl?|csv|tsv|xml|ya?ml|toml|ini|properties|strings|resx|ts|tex|rst|adoc|rtf|pdf|docx?|odt|epub|"
     r"pptx?|xlsx?|zip|parquet|ipynb)"
 )
-_BOM = b"\xef\xbb\xbf"
+_ENCODING = re.compile(rb"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([\w.-]+)""")
+_MARK = "\ufeff"  # of byte order
 
 
 def is_document(path: Path) -> bool:
@@ -61,41 +63,40 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
     if not is_document(path_in) or ending != path_out.suffix.lower():
         known = ", ".join(_READERS)
         raise UserError(f"{path_in} cannot become {path_out}: give two names with the same ending, one of {known}")
-    if path_in.exists() and not path_in.is_file():
-        raise UserError(f"{path_in} is no regular file: a document is read as a whole")
+    data = path_in.read_bytes()
     try:
         with replacing(path_out, like=path_in) as file:
-            data, num_texts = _translate(path_in, translate, src_lang, tgt_lang)
-            file.write_bytes(data)
+            translated, num_texts = _translate(path_in, data, translate, src_lang, tgt_lang)
+            file.write_bytes(translated)
     except OSError as error:
         raise UserError(f"{path_out} cannot be written: {error.strerror}") from error
     return num_texts
 
 
-def _translate(path: Path, translate: Translate, src_lang: str, tgt_lang: str) -> tuple[bytes, int]:
+def _translate(path: Path, data: bytes, translate: Translate, src_lang: str, tgt_lang: str) -> tuple[bytes, int]:
     """Return the translated document and the number of its texts."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
     try:
         with require_package("documents", "this format"):
             module, name = _READERS[path.suffix.lower()]
             read = getattr(importlib.import_module(f"seq2seq.apps.documents.{module}"), name)
-        bom = _BOM if data.startswith(_BOM) and module != "xml" else b""
-        document: Document = read(data if module == "xml" else _decode(data.removeprefix(bom)), src_lang, tgt_lang)
-        written = document.write(translate_marked(document.segments, translate))
+        text, encoding = _decode(data)
+        document: Document = read(text.removeprefix(_MARK), src_lang, tgt_lang)
+        written = _MARK * text.startswith(_MARK) + document.write(translate_marked(document.segments, translate))
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    return bom + (written.encode() if isinstance(written, str) else written), len(document.segments)
+    return written.encode(encoding, "xmlcharrefreplace"), len(document.segments)
 
 
-def _decode(data: bytes) -> str:
+def _decode(data: bytes) -> tuple[str, str]:
+    """Return a document as text, and its encoding: that of its byte order mark or its XML declaration, or UTF-8."""
+    declared = _ENCODING.match(data.removeprefix(codecs.BOM_UTF8))
+    encoding = declared[1].decode() if declared else "utf-8"
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16-le" if data.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
     try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = f"byte {error.start + 1} (0x{data[error.start]:02x})"
-        raise UserError(f"{byte} is not UTF-8: convert the file first, for example with iconv") from error
+        text = data.decode(encoding)
+    except (LookupError, ValueError) as error:
+        raise UserError(f"it cannot be read in its encoding, {encoding}: convert it to UTF-8") from error
     if "\0" in text or OBJECT in text:
         raise UserError("it is binary (it has bytes 0 or 1), expected text: check its name's ending")
-    return text
+    return text, encoding

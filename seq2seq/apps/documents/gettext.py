@@ -1,6 +1,5 @@
 """PO catalogues of gettext, parsed by polib: translations are spliced in place, all other lines stay."""
 
-import functools
 import logging
 import operator
 import re
@@ -33,7 +32,7 @@ class _Text(str):
         return re.findall(r"[^\n]*\n|[^\n]+", self)
 
 
-def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
+def read(text: str, src_lang: str, tgt_lang: str) -> Document:
     """Read entries without a translation or with a fuzzy one.
 
     The translation of the singular becomes the first of several plural forms; the translation of the plural becomes
@@ -53,7 +52,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
         remaining, changed = (_Text(put_back(translation.text)) for translation in translations), []
         for entry in entries:
             new = [next(remaining) for _ in _sources(entry)]
-            if not all(map(functools.partial(_is_format_kept, entry), _sources(entry), new)):
+            if not all(_is_format_kept(entry, *texts) for texts in zip(_sources(entry), new, strict=True)):
                 log.warning("not translated, since %r has other directives than %r", new, entry.msgid)
                 continue
             if entry.msgid_plural:

@@ -46,7 +46,7 @@ _MARKUP = re.compile(
 Token = tuple[str, str, int, int]  # kind (text, start, end, empty, object, other), tag, where it begins and ends
 
 
-def read(text: str, src_lang: str, tgt_lang: str, *, is_file: bool = True) -> Document[str]:
+def read(text: str, src_lang: str, tgt_lang: str, *, is_file: bool = True) -> Document:
     """Read an HTML document; its translation also changes the language of `<html lang>`."""
     charset = _CHARSET.search(text) if is_file else None
     if charset and charset[1].lower().replace("-", "") != "utf8":
@@ -132,7 +132,7 @@ def _read(text: str, tokens: list[Token]) -> Passage:
         if kind == "object":
             segment.add_object(markup)
         elif not is_alone:
-            segment.add_mark(Kind.OPEN if kind == "start" else Kind.CLOSE, markup)
+            segment.add_mark(Kind.OPEN if kind == "start" else Kind.CLOSE, markup, is_link=tag == "a")
         elif tag in BREAKS or html.unescape(markup) != html.unescape(markup).strip():
             segment.add_break(markup)
         else:

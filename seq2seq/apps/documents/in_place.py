@@ -43,7 +43,7 @@ def splice(content: str, replacements: Iterable[tuple[int, int, str]]) -> str:
     return "".join([*parts, content[last_end:]])
 
 
-def splicing_document(content: str, passages: Sequence[P], write: Callable[[P, Marked], str]) -> Document[str]:
+def splicing_document(content: str, passages: Sequence[P], write: Callable[[P, Marked], str]) -> Document:
     """Return a document that replaces each passage by what `write` returns for it and its translation.
 
     A passage whose translation has the same text stays as it is.

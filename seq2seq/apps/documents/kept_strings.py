@@ -35,8 +35,8 @@ Translated = tuple[str, Alignment | None]
 Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: whether alignments are used
 Finish = Callable[[Sequence[Translated]], list[Marked]]
 
-_LETTER = re.compile(r"[^\W\d_]")
-_LINE_ENDS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*|(?<=[^\s|])\|(?=[^\s|])")  # with white space; a|b are choices
+_LETTER = re.compile(rf"[^\W\d_]|{OBJECT}")
+_GAPS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*|(?<=[^\s|])\|(?=[^\s|])")  # line ends with white space; between a|b
 _LIFTED = re.compile(rf"{any_of(['number'])}|(?P<space>{NO_BREAK})|{KEPT.pattern}")
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0 (§2.2), even escaped
@@ -80,24 +80,28 @@ def cut_sentences(text: str) -> list[str]:
 
 
 def cut_marked(text: Marked) -> list[Marked]:
-    """Cut a text with marks as `cut_sentences` does."""
-    return text.cut([*itertools.chain.from_iterable(_gaps(text.text)), len(text.text)])
+    """Cut a text with marks as `cut_sentences` does, but between links if there are several and no other words."""
+    links = [0, *(mark.position for mark in text.marks if mark.is_link), len(text.text)]
+    gaps = list(zip(links[::2], links[1::2], strict=False))
+    if len(gaps) < 3 or _LETTER.search("".join(text.text[slice(*gap)] for gap in gaps)):
+        gaps = _gaps(text.text)
+    return text.cut([*itertools.chain.from_iterable(gaps), len(text.text)])
 
 
 def _gaps(text: str) -> Iterator[tuple[int, int]]:
     """Yield where what parts sentences, lines and choices begins and ends, outside of kept strings."""
     hidden = hide(text, OBJECT)
     start = 0
-    for line_end in [*_LINE_ENDS.finditer(hidden), None]:
-        line = hidden[start : len(hidden) if line_end is None else line_end.start()]
+    for gap in [*_GAPS.finditer(hidden), None]:
+        line = hidden[start : len(hidden) if gap is None else gap.start()]
         last = 0
         for end in sentence_ends(line):
             if end < len(line):
                 yield start + last + len(line[last:end].rstrip()), start + end
                 last = end
-        if line_end is not None:
-            yield line_end.span()
-            start = line_end.end()
+        if gap is not None:
+            yield gap.span()
+            start = gap.end()
 
 
 def _or_source(text: Marked, translation: Marked) -> Marked:
@@ -140,36 +144,33 @@ class _Tag:
 class Lifted:
     """A text whose pairs of tags, tags that enclose nothing, comments and no-break spaces have become marks.
 
-    A tag without its partner stays in the text, because the text is about the tag. All tags stay if the text without
-    them would have other kept strings.
+    A tag without its partner stays in the text, because the text is about the tag.
     """
 
     def __init__(self, source: Marked) -> None:
         text, positions = source.text, [mark.position for mark in source.marks]
-        tags = _find_tags(text, positions)
-        if tags and not _is_kept_without(tags, text):
-            tags = []
         self._segment: MarkedSegment[str | Mark] = MarkedSegment()
-        items = [*((mark.position, mark) for mark in source.marks), *((tag.start, tag) for tag in tags)]
+        items = [
+            *((mark.position, mark) for mark in source.marks),
+            *((tag.start, tag) for tag in _find_tags(text, positions)),
+        ]
         at = 0
         for position, item in sorted(items, key=lambda item: item[0]):  # a mark goes before a tag at the same position
-            if isinstance(item, Mark):
-                self._segment.add_text(text[at:position])
-                self._segment.add_mark(item.kind, item)
-                at = max(at, position)
-                continue
-            start, end = with_space(text, item.start, item.end, at, len(text))
-            is_within_line = start > 0 and end < len(text) and "\n" not in (text[start - 1], text[end])
-            parts_words = item.name in BREAKS or end - start > item.end - item.start
-            has_marks = bisect.bisect_right(positions, item.start) < bisect.bisect_left(positions, end)
-            if item.kind is not Kind.POINT or has_marks or item.name == KEY:
-                start, end, parts_words = item.start, item.end, False
+            start, end, is_break = position, position, False
+            if isinstance(item, _Tag):
+                start, end = with_space(text, item.start, item.end, at, len(text))
+                has_marks = bisect.bisect_right(positions, item.start) < bisect.bisect_left(positions, end)
+                if item.kind is not Kind.POINT or has_marks or item.name == KEY:
+                    start, end = item.start, item.end
+                elif start > 0 and end < len(text) and "\n" not in (text[start - 1], text[end]):
+                    is_break = item.name in BREAKS or end - start > item.end - item.start
             self._segment.add_text(text[at:start])
-            if is_within_line and parts_words:
-                self._segment.add_break(text[start:end])
+            markup, is_link = (item, item.is_link) if isinstance(item, Mark) else (text[start:end], item.name == "a")
+            if is_break:
+                self._segment.add_break(markup)
             else:
-                self._segment.add_mark(item.kind, text[start:end])
-            at = end
+                self._segment.add_mark(item.kind, markup, is_link=is_link)
+            at = max(at, end)
         self._segment.add_text(text[at:])
         self.marked = self._segment.marked
 
@@ -211,11 +212,3 @@ def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
             unpaired.add(index)
     unpaired.update(opened)
     return [tag for index, tag in enumerate(tags) if index not in unpaired]
-
-
-def _is_kept_without(tags: list[_Tag], text: str) -> bool:
-    """Return whether the text has the same kept strings without the tags: `{<b>x</b>}` would become a placeholder."""
-    gaps = [*(" " if tag.name in BREAKS else "" for tag in tags), ""]
-    spans = list(zip([0, *(tag.end for tag in tags)], [*(tag.start for tag in tags), None], gaps, strict=True))
-    joined, hidden = ("".join(each[i:j] + gap for i, j, gap in spans) for each in (text, hide(text, OBJECT)))
-    return hide(joined, OBJECT) == hidden

@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 _SPECIAL = re.compile(r"[\\`*\[\]<|]|~~|(?<!\w)_|_(?!\w)")  # to escape in a translation if the source lacks it
 _BLOCK_START = re.compile(r"(>|!!!|\?\?\?|:::|///|\$\$|(?:[-+=#:]|\d+[.)])(?=\s|[-=#]|$))")  # begins a block
 _ALERT = re.compile(r"\[![\w-]+\][+-]?(?:\s+|$)")  # before the title of a note, such as [!NOTE]
-_LETTER = re.compile(r"[^\W\d_]")
 _LINK = re.compile(r"""(\]\(\s*<?#|\]:\s*<?#|href=["']#)([^\s<>)"']+)""")  # to a heading
 _TAG = re.compile(r"<\w+(?:(?! id=)[^<>])*|</\w+")
 _TITLED = re.compile(r'(?<=class="admonition) [^"]*')  # the first word of a tab's title
@@ -40,11 +39,10 @@ _OBJECTS = ("code_inline", "text_special", "math_inline", "math_inline_double") 
 class Line(Passage):
     """The text of a block up to a hard break."""
 
-    content: str  # the text as markdown-it reads it, without quotation marks and indentation
-    is_cell: bool  # of a table, where the document has `\|` for `|`
+    content: str  # as markdown-it reads it: without quotation marks and indentation, and with | for \| in a table
 
 
-def read(text: str, src_lang: str, tgt_lang: str, *, is_mdx: bool = False) -> Document[str]:
+def read(text: str, src_lang: str, tgt_lang: str, *, is_mdx: bool = False) -> Document:
     """Read paragraphs, headings, titles, list items and table cells; each translation is written in one line.
 
     A text whose translation would have other markup is not translated, with a warning.
@@ -68,7 +66,7 @@ def read(text: str, src_lang: str, tgt_lang: str, *, is_mdx: bool = False) -> Do
             shown = [without_symbols(block, strings) for block in (written, line.content)]
             log.warning("not translated, since its translation %r has other markup: %r", *shown)
             return source[line.start : line.end]
-        return _BAR.sub(r"\|", written) if line.is_cell else written
+        return _BAR.sub(r"\|", written) if r"\|" in source[line.start : line.end] else written
 
     document = splicing_document(source, list(_find_texts(source, tokens)), write_line)
 
@@ -122,7 +120,7 @@ def _find_texts(text: str, tokens: list[Token]) -> Iterator[Line]:
             start = _find(text, cell, end, len(text), last=False)
             end = start + len(cell)
             segment = _read(token.content, 0, len(token.content), _markup_of(token))
-            yield Line(start, end, segment, token.content, is_cell=True)
+            yield Line(start, end, segment, token.content)
         elif token.type == "inline" and token.map and token.content:
             yield from _find_lines(text, token, offsets)
 
@@ -130,7 +128,7 @@ def _find_texts(text: str, tokens: list[Token]) -> Iterator[Line]:
 def _find_lines(text: str, block: Token, offsets: list[int]) -> Iterator[Line]:
     """Find each line at the end of its line in the document; yield them joined up to a hard break.
 
-    The title of a note is a line of its own, and so is every link if only links have letters.
+    The title of a note is a line of its own.
     """
     assert block.map is not None
     content, markup = block.content, _markup_of(block)
@@ -148,14 +146,9 @@ def _find_lines(text: str, block: Token, offsets: list[int]) -> Iterator[Line]:
         if line.endswith(("  ", "\\")) or is_last or alert:
             length = len(words) - (line.endswith("\\") and not is_last)
             end = first + length
-            tokens = _take(markup, begin, end)
-            labels = _find_labels(content, begin, end, tokens) if begin >= first else []
-            for low, high in labels:
-                segment = _read(content, low, high, _take(tokens, low, high))
-                yield Line(position + low - first, position + high - first, segment, content[low:high], is_cell=False)
-            if begin < end and not labels:
-                segment = _read(content, begin, end, tokens)
-                yield Line(start, position + length, segment, content[begin:end], is_cell=False)
+            if begin < end:
+                segment = _read(content, begin, end, _take(markup, begin, end))
+                yield Line(start, position + length, segment, content[begin:end])
             begin = None
         line_start += len(line) + 1
 
@@ -168,17 +161,6 @@ def _take(tokens: Sequence[Token], begin: int, end: int) -> list[Token]:
     """Return the tokens from `begin` on that end at `end` or before."""
     first, last = (bisect_left(tokens, position, key=lambda token: token.meta[SPAN][0]) for position in (begin, end))
     return [token for token in tokens[first:last] if token.meta[SPAN][1] <= end]
-
-
-def _find_labels(content: str, begin: int, end: int, tokens: list[Token]) -> list[tuple[int, int]]:
-    """Return where the texts of links begin and end, if there are several links and nothing else has letters."""
-    links = [token for token in tokens if token.type in ("link_open", "link_close") and token.markup != "autolink"]
-    opening, closing = ([token.meta[SPAN] for token in links if token.nesting == nesting] for nesting in (1, -1))
-    gaps = zip([begin, *(last for _, last in closing)], [*(first for first, _ in opening), end], strict=True)
-    if len(opening) < 2 or _LETTER.search("".join(content[slice(*gap)] for gap in gaps)):
-        return []
-    labels = [(first, last) for (_, first), (last, _) in zip(opening, closing, strict=True)]
-    return [] if any(content[slice(*span)] in ("]", "][]") for span in closing) else labels
 
 
 def _find(text: str, words: str, start: int, end: int, *, last: bool) -> int:
@@ -215,7 +197,7 @@ def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Marked
         elif kind is Kind.POINT and markup != markup.strip():
             segment.add_break(markup)
         else:
-            segment.add_mark(kind, markup)
+            segment.add_mark(kind, markup, is_link=token.type.startswith("link_"))
         if is_separator:
             segment.add_gap()
             segment.add_mark(kind := Kind.OPEN, "")

@@ -1,10 +1,11 @@
 """Texts and the positions where tags open, close or stand alone. Independent of file formats and the model."""
 
+import bisect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import AnyStr, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from seq2seq.text.masks import OBJECT, any_of
 
@@ -33,6 +34,7 @@ class Mark:
     position: int  # number of characters of the text before it
     kind: Kind
     number: int  # identifies the tag within its text
+    is_link: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,10 @@ class Marked:
         """
         starts = [0, *ends[:-1]]
         marks: list[list[Mark]] = [[] for _ in ends]
-        part, last = 0, len(ends) - 1
+        part = 0
         for mark in self.marks:
-            while ends[part] < mark.position or (
-                ends[part] == mark.position and mark.kind is not Kind.CLOSE and part < last
-            ):
-                part += 1
+            find = bisect.bisect_left if mark.kind is Kind.CLOSE else bisect.bisect_right
+            part = max(part, min(find(ends, mark.position), len(ends) - 1))
             marks[part].append(replace(mark, position=mark.position - starts[part]))
         return [
             Marked(self.text[start:end], tuple(of_part))
@@ -72,11 +72,11 @@ def join(parts: Iterable[Marked]) -> Marked:
 
 
 @dataclass(frozen=True)
-class Document(Generic[AnyStr]):
+class Document:
     """A document's texts, and the function that writes the document with their translations."""
 
     segments: Sequence[Marked]
-    write: Callable[[Sequence[Marked]], AnyStr]
+    write: Callable[[Sequence[Marked]], str]
 
 
 class MarkedSegment(Generic[T]):
@@ -99,9 +99,9 @@ class MarkedSegment(Generic[T]):
         self._texts.append(text)
         self._length += len(text)
 
-    def add_mark(self, kind: Kind, markup: T) -> None:
+    def add_mark(self, kind: Kind, markup: T, *, is_link: bool = False) -> None:
         """Add a tag."""
-        self._marks.append(Mark(self._length, kind, len(self._of_marks)))
+        self._marks.append(Mark(self._length, kind, len(self._of_marks), is_link))
         self._of_marks.append(markup)
 
     def add_break(self, markup: T, space: str = " ") -> None:

@@ -49,7 +49,7 @@ class Speech(Passage):
     words: Sequence[_Words]
 
 
-def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
+def read(text: str, src_lang: str, tgt_lang: str) -> Document:
     """Read the words of each speaker in a subtitle as one text, and a sentence that goes on in the next with it.
 
     Dashes, names in capitals, brackets and notes at the ends stay, and a text whose translation would be syntax.
@@ -58,7 +58,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     return _document(text, times, [*(cue.start() for cue in times[1:]), len(text)], escapes=False)
 
 
-def read_vtt(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
+def read_vtt(text: str, src_lang: str, tgt_lang: str) -> Document:
     """Read WebVTT as `read` reads SubRip; a subtitle ends at an empty line, and all else stays, such as comments."""
     if not re.match(r"WEBVTT(?=\s|\Z)", text):
         raise UserError("it does not begin with WEBVTT")
@@ -79,7 +79,7 @@ def _find_times(text: str, form: re.Pattern[str], expected: str) -> list[re.Matc
     return times
 
 
-def _document(text: str, times: list[re.Match[str]], ends: list[int], *, escapes: bool) -> Document[str]:
+def _document(text: str, times: list[re.Match[str]], ends: list[int], *, escapes: bool) -> Document:
     def write(speech: Speech, translation: Marked) -> str:
         syntax, in_source = (sorted(_SYNTAX.findall(marked.text)) for marked in (translation, speech.segment.marked))
         if syntax != in_source and not escapes:

@@ -9,6 +9,7 @@ word that it follows. Every tag stays within the tags that enclose it. Numbers a
 """
 
 import bisect
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -112,12 +113,6 @@ def _list_marks(root: _Node) -> Iterator[Mark]:
             stack += [(child, True) for child in reversed(node.children)]
 
 
-def _first_letter(text: str, start: int, end: int) -> int:
-    """Return the position of a word's first letter, or its start if it has none."""
-    letter = _LETTER.search(text, start, end)
-    return letter.start() if letter else start
-
-
 def _common(node: _Node, other: _Node) -> _Node:
     """Return the innermost node that encloses two nodes or is one of them."""
     while node is not other:
@@ -135,7 +130,8 @@ class _Placing:
     ) -> None:
         self.source, self.translation = source, translation
         (words, numbers), (translated, translated_numbers) = _find_words(source), _find_words(translation)
-        self.anchors = [_first_letter(source, *word) for word in words]
+        letters = [_LETTER.search(source, *word) for word in words]  # the first ones
+        self.anchors = [letter.start() if letter else word[0] for letter, word in zip(letters, words, strict=True)]
         origins = {
             translated_numbers[word]: numbers[origin]
             for origin, word in alignment or ()
@@ -179,16 +175,12 @@ class _Placing:
         letters = [letter.start() for letter in _LETTER.finditer(self.source, *origin)] or [origin[0]]
         written = [letter.start() for letter in _LETTER.finditer(self.translation, *part)] or [part[0]]
         owners = [innermost[letter] for letter in letters]
-        cuts = [number for number in range(1, len(letters)) if owners[number] is not owners[number - 1]]
-        if len(cuts) >= len(written):  # too short
+        cuts = [number for number in range(1, len(owners)) if owners[number] is not owners[number - 1]]
+        ends = [cut if 2 * cut <= len(letters) else cut - len(letters) + len(written) for cut in cuts]
+        if any(low >= high for low, high in itertools.pairwise([0, *ends, len(written)])):  # too short
             return {part: max(owners, key=lambda node: node.depth)}
-        index, pieces, start, node = 0, dict[Span, _Node | None](), part[0], owners[0]
-        for left, cut in zip(range(len(cuts), 0, -1), cuts, strict=True):
-            nearest = cut if 2 * cut <= len(letters) else cut - len(letters) + len(written)
-            index = min(max(nearest, index + 1), len(written) - left)
-            pieces[start, written[index]] = node
-            start, node = written[index], owners[cut]
-        return pieces | {(start, part[1]): node}
+        bounds = [part[0], *(written[end] for end in ends), part[1]]
+        return dict(zip(itertools.pairwise(bounds), [owners[cut] for cut in (0, *cuts)], strict=True))
 
     def place_children(self, node: _Node) -> None:
         """Set the parts of the translation that the children of a node enclose, and sort the children by them."""

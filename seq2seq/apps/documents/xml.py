@@ -3,7 +3,6 @@
 expat parses a document into a tree of elements that know where they are in the text.
 """
 
-import codecs
 import html
 import re
 from collections.abc import Sequence
@@ -22,7 +21,6 @@ _OPEN_STATE = re.compile("new|initial|needs-.*")  # of a target that is not tran
 _TAG = re.compile(r"""<(?:[^>"']|"[^"]*"|'[^']*')*>""")
 _LINE_END = re.compile(rf"(?P<path>{any_of(['file'])})|(?:\\[nrt])+")  # of a program's text
 _MAX_DEPTH = 100  # elements in elements
-_ENCODING = re.compile(rb"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([\w.-]+)""")
 
 Replacement = tuple[int, int, str]  # where a part of the document begins and ends, and its new text
 
@@ -75,9 +73,8 @@ class Target(Passage):
     after: str
 
 
-def read_xliff(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
+def read_xliff(text: str, src_lang: str, tgt_lang: str) -> Document:
     """Read the units without a target; units marked translate="no" do not change."""
-    text, encoding = _decode(data)
     root = _parse(text, "xliff")
     is_version_2 = root.attributes.get("version", "").startswith("2")
     names = ("srcLang", "trgLang") if is_version_2 else ("source-language", "target-language")
@@ -102,17 +99,15 @@ def read_xliff(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
         opening, closing = template.tags("target")
         opening = re.sub(r"""(\sxml:lang\s*=\s*["'])[^"']*""", rf"\g<1>{tgt_lang}", opening)
         targets.append(_target(text, template, template, target, (opening, closing)))
-    return _document(text, encoding, targets, changes)
+    return _document(text, targets, changes)
 
 
-def read_tmx(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
+def read_tmx(text: str, src_lang: str, tgt_lang: str) -> Document:
     """Read the units of a translation memory that have the source language but no text in the target language."""
-    text, encoding = _decode(data)
     targets = []
     for unit in _parse(text, "tmx").find("tu"):
-        variants = [child for child in unit.children if child.name == "tuv"]
-        source = next((variant for variant in variants if _language(variant) == base_language(src_lang)), None)
-        target = next((variant for variant in variants if _language(variant) == base_language(tgt_lang)), None)
+        variants = {_language(child): child for child in reversed(unit.children) if child.name == "tuv"}
+        source, target = (variants.get(base_language(language)) for language in (src_lang, tgt_lang))
         segment = source and source.child("seg")
         if source is None or segment is None or (target is not None and target.has_text()):
             continue
@@ -121,23 +116,7 @@ def read_tmx(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
         opening = f'<tuv xml:lang="{tgt_lang}">{text[start : segment.start]}{opening}'
         closing = f"{closing}{text[segment.end : end]}</tuv>"
         targets.append(_target(text, source, segment, target, (opening, closing)))
-    return _document(text, encoding, targets, [])
-
-
-def _decode(data: bytes) -> tuple[str, str]:
-    """Return a document as text, and its encoding; a byte order mark is part of the text."""
-    declared = _ENCODING.match(data.removeprefix(codecs.BOM_UTF8))
-    encoding = declared[1].decode() if declared else "utf-8"
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16-le" if data.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
-    try:
-        text = data.decode(encoding)
-        is_same = text.encode(encoding) == data
-    except (LookupError, ValueError):
-        text, is_same = "", False
-    if not is_same:
-        raise UserError(f"it cannot be read and written in its encoding, {encoding}: convert it to UTF-8")
-    return text, encoding
+    return _document(text, targets, [])
 
 
 def _parse(text: str, root_name: str) -> Element:
@@ -236,17 +215,17 @@ def _read(text: str, element: Element, segment: MarkedSegment[str]) -> None:
             segment.add_object(text[node.start : node.end])
 
 
-def _document(text: str, encoding: str, targets: list[Target], changes: list[Replacement]) -> Document[bytes]:
+def _document(text: str, targets: list[Target], changes: list[Replacement]) -> Document:
     """Return a document that gets targets and, if there are any, the other changes."""
     line_end = "\r\n" if "\r\n" in text else "\n"
 
     def escape(text: str) -> str:
         return html.escape(put_back(text), quote=False).replace("\r", "&#13;").replace("\n", line_end)
 
-    def write(translations: Sequence[Marked]) -> bytes:
+    def write(translations: Sequence[Marked]) -> str:
         pairs = zip(targets, translations, strict=True)
         new = [(old.start, old.end, old.before + old.write(marked, escape) + old.after) for old, marked in pairs]
-        return splice(text, sorted(new + changes * bool(targets))).encode(encoding, "xmlcharrefreplace")
+        return splice(text, sorted(new + changes * bool(targets)))
 
     return Document([target.segment.marked for target in targets], write)
 

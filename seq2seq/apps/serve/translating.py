@@ -123,7 +123,7 @@ class TextTranslator:
         ranked = await batcher.submit([Sentence(*sized) for sized in zip(texts, sizes, strict=True)], options)
         return dict(zip(texts, ranked, strict=True))
 
-    def _read(self, texts: list[str], is_html: bool) -> list[Document[str]]:
+    def _read(self, texts: list[str], is_html: bool) -> list[Document]:
         """Return texts as documents; refuse texts whose markup would take too long to place."""
         documents = [html.read(text, *self.languages, is_file=False) if is_html else _plain(text) for text in texts]
         segments = [segment for document in documents for segment in document.segments]
@@ -149,7 +149,7 @@ def sentences_of(text: str) -> list[str]:
     return [body for part in cut_sentences(text) if (body := part.strip())]
 
 
-def _plain(text: str) -> Document[str]:
+def _plain(text: str) -> Document:
     return Document([Marked(text)], lambda translated: translated[0].text)
 
 

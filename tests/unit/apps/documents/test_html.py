@@ -104,6 +104,11 @@ ENDLESS = (
 )  # fmt: skip
 
 
+def test_links_are_translated_one_by_one_where_nothing_else_has_words(run: Run):
+    page = "<p><a>{} {}</a> <a>{}</a> | <b><a>{}</a></b><p>{} <a>{}</a> <a>{}</a>"
+    assert run(".html", page.format(*"abcdefg"), backwards) == page.format(*"bacdgfe")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", ENDLESS)
 def test_the_time_to_read_a_page_grows_with_its_length(piece: str):

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shouting import shout_all, translate_texts
+from shouting import translate_texts
 
 from seq2seq.apps.documents.kept_strings import translate_marked
 from seq2seq.apps.documents.marked_text import Kind, Mark, Marked
@@ -76,12 +76,6 @@ def words(texts: Sequence[str], align: bool) -> list[tuple[str, Alignment | None
 )
 def test_markup_goes_where_its_words_went(source: str, expected: str):
     assert translate_texts([source], words) == [expected]
-
-
-def test_tags_that_part_what_would_be_an_address_stay() -> None:
-    text = "<b>https://a.org/x</b>&lt;<b>é</b>"
-    (found,) = translate_texts([text], shout_all)
-    assert found == text.replace("é", "É")
 
 
 def test_alignments_are_asked_for_only_where_there_is_markup():
