@@ -109,7 +109,7 @@ ENTRIES = (
         ("a.html", "<p>one</p>\r<p>two</p>\r\n"),
     ],
 )
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_every_line_keeps_its_own_line_end(tmp_path: Path, name: str, text: str, encoding: str):
     path = tmp_path / name
     path.write_bytes((text.replace('msgstr "TWO"', 'msgstr ""') if name == "a.po" else text).encode(encoding))

@@ -105,11 +105,6 @@ def test_a_sentence_in_several_cues_is_translated_as_one_and_cut(
     assert run(".srt", write(cues), lambda texts: [translation for _ in texts]) == write(expected)
 
 
-def test_windows_line_ends_and_a_byte_order_mark_stay(run: Run):
-    text = "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\none\r\n"
-    assert run(".srt", text) == text.replace("one", "ONE")
-
-
 @pytest.mark.parametrize(
     ("ending", "text", "message"),
     [
