@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
 
 from seq2seq.data.clean import HELD_OUT, REASONS, UNESCAPED, OverlapIndex, digest_pair, name_held_out
-from seq2seq.data.cleaned import CleanedText, write_cleaned
+from seq2seq.data.cleaned import CleanedText, distinct, write_cleaned
 from seq2seq.data.corpus import Corpus, Pair, names_corpus, open_splits
 from seq2seq.data.dataset import REPORT, TEXTS, Pairs, id_type, write_pairs
 from seq2seq.data.languages import check_sides
@@ -35,8 +35,16 @@ from seq2seq.text.vocabulary import learn_tokenizers, load_tokenizers, write_fil
 # Endings of a run's files of a test set, see training/finish_run.py.
 _ENDINGS = (".source", ".reference")
 logger = logging.getLogger(__name__)
+_DRAWN = {"validation": "validation", "test": "held_out"}  # split → name of its set if none is given
 _EXAMPLES = 3  # overlapping pairs that the report shows for each held-out set
-SetName = tuple[str, str]  # split and name of a held-out set
+Sets = dict[str, list[Pair]]  # held-out pairs by the name of their set
+
+
+class Draw(NamedTuple):
+    """Held-out sets that are drawn from training pairs."""
+
+    corpus: int | None  # the index of the training corpus whose pairs they are; None: of all corpora
+    names: dict[str, str]  # split → name of its set
 
 
 @dataclass(frozen=True)
@@ -45,17 +53,17 @@ class Splits:
 
     Attributes:
         train, validation, test: the corpora of each split.
-        held_out_from: indices of the training corpora that data.held_out_from names.
         validation_names, test_names: names of the sets of the given corpora, followed by those
-            that are drawn from these training corpora.
+            that are drawn from the corpora of data.held_out_from.
+        draws: the sets that are drawn.
     """
 
     train: list[Corpus]
     validation: list[Corpus]
     test: list[Corpus]
-    held_out_from: list[int]
     validation_names: list[str]
     test_names: list[str]
+    draws: list[Draw]
 
     @property
     def corpora(self) -> list[Corpus]:
@@ -64,7 +72,11 @@ class Splits:
 
 
 def find_splits(data: DataConfig) -> Splits:
-    """Open the corpora that the settings name, and name the held-out sets after their files."""
+    """Open the corpora that the settings name, and name the held-out sets after their files.
+
+    Each corpus of data.held_out_from gives two sets. Without data.held_out_from, the splits without a given set are
+    drawn from all corpora together.
+    """
     splits = open_splits(data)
     sources = _find_sources(data, splits["train"])
     held_out = [splits["train"][index] for index in sources]
@@ -76,7 +88,12 @@ def find_splits(data: DataConfig) -> Splits:
                 f"data.test has a set called {name}, whose files would be taken for those of "
                 f"{name.rpartition('.')[0]}: rename its file, without {name[name.rindex('.') :]}"
             )
-    return Splits(splits["train"], splits["validation"], splits["test"], sources, validation, tests)
+    names = zip(validation[len(splits["validation"]) :], tests[len(splits["test"]) :], strict=True)
+    draws = [Draw(source, {"validation": a, "test": b}) for source, (a, b) in zip(sources, names, strict=True)]
+    missing = {split: name for split, name in _DRAWN.items() if not splits[split]}
+    if missing and not draws:
+        draws = [Draw(None, missing)]
+    return Splits(splits["train"], splits["validation"], splits["test"], validation, tests, draws)
 
 
 def _find_sources(data: DataConfig, corpora: Sequence[Corpus]) -> list[int]:
@@ -129,11 +146,9 @@ class Pipeline:
         sets = {"validation": self._read_validation(), "test": self._read_tests()}
         with TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True) as work:
             self._clean(Path(work) / "text.arrow")
-            drawn = self._hold_out(sets)
-            for (split, name), pairs in drawn.items():
-                sets[split][name] = pairs
+            drawn = [pair for draw in self.splits.draws for pair in self._hold_out(draw, sets)]
             validation, tests = list(chain.from_iterable(sets["validation"].values())), sets["test"]
-            self._select(name_held_out(validation, tests), list(chain.from_iterable(drawn.values())))
+            self._select(name_held_out(validation, tests), drawn)
             size = rules.vocab_size(int(self.is_kept.sum()))
             with phase(f"{'training' if tokenizer_config.model is None else 'loading'} the tokenizer"):
                 write_files(self.folder, learn_tokenizers(self._kept_pairs, tokenizer_config, size))
@@ -144,8 +159,8 @@ class Pipeline:
         write_json(self.folder / TEXTS, {"validation": validation, "tests": tests})
         write_json(self.folder / REPORT, self._report(sets["validation"], tests))
 
-    def _read_validation(self) -> dict[str, list[Pair]]:
-        sets: dict[str, list[Pair]] = {}
+    def _read_validation(self) -> Sets:
+        sets: Sets = {}
         for name, corpus in zip(self.splits.validation_names, self.splits.validation, strict=False):  # then drawn sets
             pairs = [(normalise(src), normalise(tgt)) for src, tgt in corpus.pairs()]
             sets[name] = [(src, tgt) for src, tgt in pairs if src and tgt]
@@ -153,7 +168,7 @@ class Pipeline:
                 raise UserError(f"{corpus.name} has no pair with text on both sides: it cannot serve as validation")
         return sets
 
-    def _read_tests(self) -> dict[str, list[Pair]]:
+    def _read_tests(self) -> Sets:
         named = zip(self.splits.test_names, self.splits.test, strict=False)
         return {name: [(one_line(src), one_line(tgt)) for src, tgt in corpus.pairs()] for name, corpus in named}
 
@@ -163,68 +178,59 @@ class Pipeline:
             if not counts["read"]:
                 raise UserError(f"{corpus.name} is empty: it has no sentence pair")
         self._require_kept()
-        self.text = CleanedText.load(path)
+        self.text = CleanedText(path)
+        self.digests = self.text.column("digest")
         self.is_kept = np.ones(len(self.text), bool)
         self._ends = np.cumsum([counts["kept"] for counts in self.counts])  # of the corpora, in rows
 
-    def _hold_out(self, by_split: Mapping[str, Mapping[str, list[Pair]]]) -> dict[SetName, list[Pair]]:
-        """Return the held-out sets that are drawn from the training pairs; `by_split` has the other sets.
+    def _hold_out(self, draw: Draw, sets: Mapping[str, Sets]) -> list[Pair]:
+        """Draw sets of data.held_out different pairs each, add them to the sets by split, and return their pairs.
 
-        Each corpus of data.held_out_from gives two sets. Without data.held_out_from, the splits without a given set are
-        drawn from all corpora together.
+        They are the pairs with the smallest digests (validation) or the largest (test), in the order of the digests. A
+        digest is uniform and depends on its pair alone, so the drawn pairs do not depend on the order of files, on
+        other corpora or on a seed, and runs with different seeds have the same test set. If text is added, a pair
+        leaves a drawn set only for a new pair with a smaller or larger digest. The digests need no salt: nothing else
+        in preparation sorts text by them.
+
+        With data.remove_overlap, a drawn pair shares no side with a pair of another set.
         """
-        others = [pair for of_split in by_split.values() for pairs in of_split.values() for pair in pairs]
-        if not self.splits.held_out_from:
-            missing = [split for split, of_split in by_split.items() if not of_split]
-            sets = [(split, {"validation": "validation", "test": "held_out"}[split]) for split in missing]
-            return self._draw(self.text, sets, others, "", f"give data.{missing[0]}") if missing else {}
-        drawn: dict[SetName, list[Pair]] = {}
-        numbers = self.splits.held_out_from
-        names = self.splits.validation_names[-len(numbers) :], self.splits.test_names[-len(numbers) :]
-        for number, validation, test in zip(numbers, names[0], names[1], strict=True):
-            sets = [("validation", validation), ("test", test)]
-            end = int(self._ends[number])
-            of_corpus = self.text.part(range(end - self.counts[number]["kept"], end))
-            name = self.splits.train[number].name
-            advice = f"leave {name} out of data.held_out_from"
-            taken = [*others, *chain.from_iterable(drawn.values())]
-            drawn |= self._draw(of_corpus, sets, taken, f" of {name}", advice)
-        return drawn
-
-    def _draw(
-        self, text: CleanedText, sets: list[SetName], others: list[Pair], of: str, advice: str
-    ) -> dict[SetName, list[Pair]]:
-        """Return sets of data.held_out pairs each, drawn from all different pairs of a text.
-
-        With data.remove_overlap, a drawn pair shares no side with the other held-out pairs nor with another drawn set.
-        """
-        total = len(text) - len(text.repeats)
-        size = rules.held_out(total) if self.data.held_out == rules.AUTO else self.data.held_out
-        if 2 * size * len(sets) > total:
+        start, end, of, advice = 0, len(self.text), "", f"give data.{next(iter(draw.names))}"
+        if draw.corpus is not None:
+            start, end = self._ends[draw.corpus] - self.counts[draw.corpus]["kept"], self._ends[draw.corpus]
+            name = self.splits.train[draw.corpus].name
+            of, advice = f" of {name}", f"leave {name} out of data.held_out_from"
+        rows, drawn = start + distinct(self.digests[start:end]), list[Pair]()
+        size = rules.held_out(len(rows)) if self.data.held_out == rules.AUTO else self.data.held_out
+        if 2 * size * len(draw.names) > len(rows):
             raise UserError(
-                f"data.held_out={size} for {' and '.join(split for split, _ in sets)} takes more than half of {total} "
+                f"data.held_out={size} for {' and '.join(draw.names)} takes more than half of {len(rows)} "
                 f"training pairs{of}: lower it, or {advice}"
             )
-        drawn: dict[SetName, list[Pair]] = {}
-        for split, name in sets:
-            taken = [*others, *chain.from_iterable(drawn.values())] if self.data.remove_overlap else []
-            pairs = text.draw(size, OverlapIndex({"taken": taken}), largest=split == "test")
-            if len(pairs) < size:
+        for split, name in draw.names.items():
+            others = chain.from_iterable(chain(*(of_split.values() for of_split in sets.values())))
+            taken = OverlapIndex({"others": others if self.data.remove_overlap else ()})
+            pairs = self.text.pairs_at(rows if split == "validation" else rows[::-1])
+            free = list(islice((pair for pair in pairs if not any(taken.shares(*pair))), size))
+            if len(free) < size:
                 raise UserError(
-                    f"data.held_out={size}: only {len(pairs)} training pairs{of} share no side with another held-out "
+                    f"data.held_out={size}: only {len(free)} training pairs{of} share no side with another held-out "
                     f"set: lower it, {advice}, or set data.remove_overlap=false"
                 )
-            drawn[split, name] = pairs
+            sets[split][name] = free if split == "validation" else free[::-1]
+            drawn += free
         return drawn
 
     def _select(self, held_out: Mapping[str, list[Pair]], drawn: list[Pair]) -> None:
         """Choose the pairs to train on; count the others and the overlap."""
         if self.data.drop_duplicates:
-            self._drop("duplicate", self.text.repeats)
-        self._drop(HELD_OUT, self.text.rows_of([digest_pair(*pair) for pair in drawn]))
+            self._drop("duplicate", np.delete(np.arange(len(self.text)), distinct(self.digests)))
+        digests = np.array([digest_pair(*pair) for pair in drawn], np.uint64)
+        self._drop(HELD_OUT, np.flatnonzero(np.isin(self.digests, digests)))
         self.overlap = {name: {"pairs": 0, "source": 0, "target": 0, "examples": []} for name in held_out}
         index, shared = OverlapIndex(held_out), list[int]()
-        for rows, *sides in self.text.pairs(self.is_kept & self.text.may_share(index)):
+        columns = zip(("src_key", "tgt_key"), index.keys, strict=True)
+        has_key = [np.isin(self.text.column(name), np.array(keys, np.uint32)) for name, keys in columns]
+        for rows, *sides in self.text.pairs(self.is_kept & (has_key[0] | has_key[1])):
             for row, src, tgt in zip(rows.tolist(), *sides, strict=True):
                 src_sets, tgt_sets = index.shares(src, tgt)
                 if src_sets or tgt_sets:

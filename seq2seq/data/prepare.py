@@ -96,7 +96,8 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, splits: Splits, dig
         [(corpus.part, [(path.suffixes[-2:], digests[str(path)]) for path in corpus.paths]) for corpus in of_split]
         for of_split in (splits.train, splits.validation, splits.test)
     ]
-    held_out = [splits.held_out_from, splits.validation_names, splits.test_names]
+    sources = [draw.corpus for draw in splits.draws if draw.corpus is not None]
+    held_out = [sources, splits.validation_names, splits.test_names]
     settings = {key: value for key, value in deciding_settings(data).items() if key not in _NOT_IN_KEY}
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
     versions += [identifier_version()] if data.language_filter else []
