@@ -37,7 +37,6 @@ _FUNCTION_WORDS = {
         "nl": "de het een van en is niet dat ik zijn op te met voor in we me hij als was had aan",
     }.items()
 }
-_NAMES = {"en": "english inglés", "es": "spanish español castellano", "fr": "french", "de": "german", "it": "italian"}
 NAMES = {
     **{"ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German"},
     **{"el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque"},
@@ -101,16 +100,15 @@ def warn_of_target(texts: Sequence[str], src_lang: str, tgt_lang: str, hint: str
 
 
 def check_sides(corpus: Corpus, data: DataConfig) -> None:
-    """Warn if a corpus begins with a header, or has the same language on both sides."""
+    """Refuse a corpus whose sides are swapped; warn of one that has the same language on both sides."""
     pairs = _sample(corpus)
     if not pairs:
         return
-    if _is_header(pairs[0], data):
-        logger.warning("%s begins with a header, %s, which is read as a pair: remove it", corpus.name, _show(pairs[0]))
     src, tgt = data.src_lang, data.tgt_lang
     sides = [[pair[i] for pair in pairs] for i in (0, 1)]
     langs = [next((a for a, b in ((src, tgt), (tgt, src)) if seem_to_be(side, a, b)), None) for side in sides]
-    example = _show(sorted(pairs, key=lambda pair: len(pair[0]))[len(pairs) // 2])
+    median = sorted(pairs, key=lambda pair: len(pair[0]))[len(pairs) // 2]
+    example = " → ".join(f"{side[:60]!r}" for side in median)
     if langs == [tgt, src]:
         order = f"[{src},{tgt}]" if data.is_swapped else f"[{tgt},{src}]"
         raise UserError(
@@ -128,20 +126,6 @@ def _sample(corpus: Corpus) -> list[Pair]:
     parts = [corpus.read(start) for start in starts] or [corpus.read()]
     records = (record for part in parts for record in islice(part, _SAMPLE // len(parts)))
     return [record for record in records if not isinstance(record, BadLine)]
-
-
-def _show(pair: Pair) -> str:
-    return " → ".join(f"{side[:60]!r}" for side in pair)
-
-
-def _is_header(pair: Pair, data: DataConfig) -> bool:
-    """Return whether the sides of a pair are the names of the two sides or languages, in one order or the other."""
-    words = [set(re.findall(r"[^\W\d_]+", side.lower())) - {"text", "sentence", "lang", "language"} for side in pair]
-    src, tgt = ({code, *_NAMES.get(code, "").split()} for code in (data.src_lang, data.tgt_lang))
-    names = [src | {"source", "src", "original"}, tgt | {"target", "tgt", "trg", "translation"}]
-    return any(
-        all(side and side <= of for side, of in zip(words, order, strict=True)) for order in (names, names[::-1])
-    )
 
 
 def language_name(code: str) -> str:
