@@ -21,13 +21,16 @@ class Glossary:
         """Store (term, translation) pairs; if a term is given twice, the last translation counts.
 
         Raises:
-            UserError: there is no pair, or an item is not a pair of strings that are not blank.
+            UserError: there is no pair, or a string is blank.
         """
         pairs = cast(Mapping[str, str], terms).items() if isinstance(terms, Mapping) else terms
-        checked = [_checked(pair) for pair in pairs]
-        if not checked:
+        normal = [(normalise(term), normalise(translation)) for term, translation in pairs]
+        if not normal:
             raise UserError("the glossary has no terms: give (term, translation) pairs")
-        self._translations = {term.casefold(): translation for term, translation in checked}
+        for pair in normal:
+            if not all(pair):
+                raise UserError(f"the glossary has the term {pair!r:.60}: give (term, translation), both with words")
+        self._translations = {term.casefold(): translation for term, translation in normal}
         longest_first = sorted(self._translations, key=len, reverse=True)
         self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
 
@@ -68,14 +71,6 @@ class Glossary:
         matches = (match for match in self._pattern.finditer(folded) if not any(map(_is_joined, _beside(match))))
         phrases = [self._translations[match.group()] for match in matches]
         return [inner for phrase in phrases for inner in dict.fromkeys(phrases) if f" {inner} " in f" {phrase} "]
-
-
-def _checked(pair: object) -> tuple[str, str]:
-    words = list(cast(Iterable[object], pair)) if isinstance(pair, tuple | list) else []
-    texts = [normalise(word) for word in words if isinstance(word, str)]
-    if len(words) == len(texts) == 2 and all(texts):
-        return texts[0], texts[1]
-    raise UserError(f"the glossary has the term {pair!r:.60}: give (term, translation), two strings with words")
 
 
 def _beside(match: re.Match[str]) -> str:
