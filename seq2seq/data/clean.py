@@ -8,7 +8,7 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from importlib import metadata
 from typing import Any
@@ -24,7 +24,7 @@ from seq2seq.storage.lines import BadLine
 from seq2seq.text.normalise import normalise
 
 # In the order of the checks: a pair is counted under the first check that it fails. "malformed" is a line that holds no
-# pair. `Cleaner` counts all up to "language".
+# pair. `clean` counts all up to "language".
 REASONS = ("malformed", "empty", "characters", "ratio", "identical", "language", "duplicate", "overlap", "tokens")
 HELD_OUT = "held out"  # not dropped, but taken for validation or test
 UNESCAPED = (
@@ -35,45 +35,48 @@ _RATIO_FROM = 20  # characters of the longer side up to which any length ratio i
 _PACKAGE = "py3langid"
 
 
-class Cleaner:
-    """Normalises pairs, drops the pairs that fail a check, and counts every drop by its reason."""
+def clean(
+    pairs: Iterable[tuple[str, str] | BadLine], config: DataConfig, counts: Counter[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the pairs to train on, normalised; count each as read, and as kept or by the reason for its drop."""
+    for pair in pairs:
+        counts["read"] += 1
+        if isinstance(pair, BadLine):
+            if config.on_bad_line == "refuse":
+                raise UserError(f"{pair.error()}; or set data.on_bad_line=skip")
+            counts["malformed"] += 1
+            continue
+        if any(map(_ESCAPED.search, pair)):
+            counts[UNESCAPED] += 1
+        src, tgt = (normalise(_ESCAPED.sub(lambda match: html.unescape(match[0]), side)) for side in pair)
+        reason = _drop_reason(src, tgt, config)
+        counts[reason or "kept"] += 1
+        if reason is None:
+            yield src, tgt
 
-    def __init__(self, config: DataConfig) -> None:
-        self._config = config
-        self._languages = LanguageCheck(config) if config.language_filter else None
 
-    def clean(self, pairs: Iterable[tuple[str, str] | BadLine], counts: Counter[str]) -> Iterator[tuple[str, str]]:
-        """Yield the pairs to train on, normalised; count each as read, and as kept or by the reason for its drop."""
-        for pair in pairs:
-            counts["read"] += 1
-            if isinstance(pair, BadLine):
-                if self._config.on_bad_line == "refuse":
-                    raise UserError(f"{pair.error()}; or set data.on_bad_line=skip")
-                counts["malformed"] += 1
-                continue
-            if any(map(_ESCAPED.search, pair)):
-                counts[UNESCAPED] += 1
-            src, tgt = (normalise(_ESCAPED.sub(lambda match: html.unescape(match[0]), side)) for side in pair)
-            reason = self._reason(src, tgt)
-            counts[reason or "kept"] += 1
-            if reason is None:
-                yield src, tgt
+def _drop_reason(src: str, tgt: str, config: DataConfig) -> str | None:
+    """Return the reason to drop a normalised pair, or None."""
+    shorter, longer = sorted((len(src), len(tgt)))
+    if shorter == 0:
+        return "empty"
+    if longer > config.max_characters:
+        return "characters"
+    if longer > _RATIO_FROM and longer > config.max_ratio * shorter:
+        return "ratio"
+    if config.drop_identical and src == tgt:
+        return "identical"
+    if config.language_filter and (_is_other(src, config.src_lang, config) or _is_other(tgt, config.tgt_lang, config)):
+        return "language"
+    return None
 
-    def _reason(self, src: str, tgt: str) -> str | None:
-        """Return the reason to drop a normalised pair, or None."""
-        config = self._config
-        shorter, longer = sorted((len(src), len(tgt)))
-        if shorter == 0:
-            return "empty"
-        if longer > config.max_characters:
-            return "characters"
-        if longer > _RATIO_FROM and longer > config.max_ratio * shorter:
-            return "ratio"
-        if config.drop_identical and src == tgt:
-            return "identical"
-        if self._languages is not None and not self._languages.fit(src, tgt):
-            return "language"
-        return None
+
+def _is_other(text: str, language: str, config: DataConfig) -> bool:
+    """Return whether a text is, with high confidence, in another language; a short text is not checked."""
+    if len(text) < config.language_characters:
+        return False
+    likeliest, confidence = load_identifier().classify(text)
+    return likeliest != language.partition("-")[0] and confidence >= config.language_confidence
 
 
 def digest_pair(src: str, tgt: str) -> int:
@@ -101,38 +104,17 @@ def drop_table(report: Mapping[str, Any]) -> Table:
     return table
 
 
-class LanguageCheck:
-    """Finds pairs with a side that is, with high confidence, in the wrong language."""
-
-    def __init__(self, config: DataConfig) -> None:
-        identifier_version()
-        identifier = load_identifier()
-        self._classify: Callable[[str], tuple[str, float]] = identifier.classify
-        self._languages = tuple(language.partition("-")[0] for language in (config.src_lang, config.tgt_lang))
-        self._shortest, self._confidence = config.language_characters, config.language_confidence
-        for key, language in zip(("src_lang", "tgt_lang"), self._languages, strict=True):
-            if language not in identifier.labels:
-                raise UserError(
-                    f"data.{key}={language} is no language that {_PACKAGE} knows: set data.language_filter=false"
-                )
-
-    def fit(self, src: str, tgt: str) -> bool:
-        """Return whether no side is, with high confidence, in the wrong language; short sides are not checked."""
-        return not any(map(self._is_other, (src, tgt), self._languages))
-
-    def _is_other(self, text: str, language: str) -> bool:
-        if len(text) < self._shortest:
-            return False
-        likeliest, confidence = self._classify(text)
-        return likeliest != language and confidence >= self._confidence
-
-
-def identifier_version() -> str:
-    """Return the name and the version of the package that identifies languages."""
+def identifier_version(config: DataConfig) -> str:
+    """Return the name and the version of the package that identifies languages; refuse languages unknown to it."""
     try:
-        return f"{_PACKAGE} {metadata.version(_PACKAGE)}"
+        version = f"{_PACKAGE} {metadata.version(_PACKAGE)}"
     except metadata.PackageNotFoundError as error:
         raise missing("langid", "data.language_filter=true", _PACKAGE) from error
+    for key, code in (("src_lang", config.src_lang), ("tgt_lang", config.tgt_lang)):
+        if (language := code.partition("-")[0]) not in load_identifier().labels:
+            message = f"data.{key}={language} is no language that {_PACKAGE} knows"
+            raise UserError(f"{message}: set data.language_filter=false")
+    return version
 
 
 class _Ignored(dict[int, int | None]):

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from jaxtyping import Bool, Int64, UInt
 
-from seq2seq.data.clean import Cleaner, digest_pair, side_key
+from seq2seq.data.clean import clean, digest_pair, side_key
 from seq2seq.data.corpus import Corpus
 from seq2seq.data.formats import Pair, Record
 from seq2seq.data.processes import Processes
@@ -30,7 +30,7 @@ _COLUMNS = {"src": "string", "tgt": "string", "digest": "uint64", "src_key": "ui
 
 
 def write_cleaned(path: Path, corpora: Sequence[Corpus], data: DataConfig, workers: Processes) -> list[Counter[str]]:
-    """Write the cleaned pairs of all corpora; return the counts of each corpus, see `Cleaner.clean`."""
+    """Write the cleaned pairs of all corpora; return the counts of each corpus, see `clean`."""
     from datasets import Features, Value  # pyright: ignore[reportMissingTypeStubs]
     from datasets.arrow_writer import ArrowWriter  # pyright: ignore[reportMissingTypeStubs]
 
@@ -69,7 +69,7 @@ def _clean(data: DataConfig, task: tuple[int, list[Record]]) -> tuple[int, Count
     """Return the number of a corpus, and the counts and the columns of some of its pairs."""
     number, records = task
     counts: Counter[str] = Counter()
-    pairs = list(Cleaner(data).clean(records, counts))
+    pairs = list(clean(records, data, counts))
     src, tgt = ([pair[side] for pair in pairs] for side in (0, 1))
     digests = np.array([digest_pair(*pair) for pair in pairs], np.uint64)
     keys = [np.array([side_key(text) for text in side], np.uint32) for side in (src, tgt)]

@@ -36,7 +36,7 @@ _NOT_IN_KEY = ("weights", "temperature", "block", "held_out_from")
 def prepare(data: DataConfig, tokenizer: TokenizerConfig) -> PreparedData:
     """Read, clean, check for overlap, learn the vocabulary, tokenise; or load the result from the cache.
 
-    Training pairs must pass the checks of `Cleaner`. Validation pairs are normalised, and dropped only if a side is
+    Training pairs must pass the checks of `clean`. Validation pairs are normalised, and dropped only if a side is
     empty. Test pairs stay as written. A split that is not given is drawn from the cleaned training pairs; so are the
     sets of data.held_out_from.
 
@@ -100,7 +100,7 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, splits: Splits, dig
     held_out = [sources, splits.validation_names, splits.test_names]
     settings = {key: value for key, value in deciding_settings(data).items() if key not in _NOT_IN_KEY}
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
-    versions += [identifier_version()] if data.language_filter else []
+    versions += [identifier_version(data)] if data.language_filter else []
     symbols = tokenizer.user_symbols  # that a loaded tokenizer must have
     everything = [corpora, held_out, settings, digests[_tokenizer_name(tokenizer)], symbols, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()

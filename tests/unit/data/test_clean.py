@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from seq2seq.data.clean import Cleaner, OverlapIndex, digest_pair, drop_table, fold, side_key
+from seq2seq.data import clean as cleaning
+from seq2seq.data.clean import OverlapIndex, digest_pair, drop_table, fold, side_key
 from seq2seq.settings.data import DataConfig
 
 LIMITS = DataConfig(max_characters=40, max_ratio=2.0)
@@ -14,7 +15,7 @@ LIMITS = DataConfig(max_characters=40, max_ratio=2.0)
 
 def clean(pairs: list[tuple[str, str]], config: DataConfig = LIMITS) -> tuple[list[tuple[str, str]], Counter[str]]:
     counts: Counter[str] = Counter()
-    return list(Cleaner(config).clean(pairs, counts)), counts
+    return list(cleaning.clean(pairs, config, counts)), counts
 
 
 @pytest.mark.parametrize(

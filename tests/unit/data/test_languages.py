@@ -2,14 +2,16 @@
 
 import codecs
 import sys
+from collections import Counter
 from importlib import metadata
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from european import SENTENCES
 from preparing import TRAIN, run, write
 
-from seq2seq.data.clean import LanguageCheck
+from seq2seq.data.clean import clean
 from seq2seq.data.corpus import Pair, open_corpora
 from seq2seq.data.languages import check_sides, load_identifier, seem_to_be, warn_of_target
 from seq2seq.errors import UserError
@@ -133,44 +135,42 @@ def test_no_real_corpus_gives_an_alarm_and_all_but_word_lists_are_found_if_they_
 
 EN = "The weather was so bad yesterday that nobody wanted to leave the house."
 ES = "Ayer hacía tan mal tiempo que nadie quería salir de la casa."
+UNKNOWN = {"tgt_lang": "xx", "languages": ["en", "xx"]}
 DE = "Gestern war das Wetter so schlecht, dass niemand das Haus verlassen wollte."
 
 
 @pytest.fixture(scope="module")
-def check() -> LanguageCheck:
+def langid() -> None:
     pytest.importorskip("py3langid", reason="the extra langid is not installed")
-    return LanguageCheck(DataConfig(language_filter=True))
 
 
 @pytest.mark.slow
-def test_a_side_in_another_language_does_not_fit_if_it_is_long_enough_and_sure(check: LanguageCheck):
-    assert check.fit(EN, ES)
-    assert not check.fit(EN, EN.replace("bad", "cold"))
-    assert not check.fit(DE, ES)
-    assert not check.fit(EN, DE)
-    assert check.fit("Guten Morgen, meine Damen", "Good morning, ladies")
-    assert check.fit("x = 1; y = 2; z = 3; assert x + y == z; print(z)", "x = 1; y = 2; z = 3; assert x + y == z; (z)")
-    bold = LanguageCheck(DataConfig(language_filter=True, language_characters=5))
-    assert not bold.fit("Guten Morgen, meine Damen und Herren", ES)
+@pytest.mark.usefixtures("langid")
+def test_a_side_in_another_language_does_not_fit_if_it_is_long_enough_and_sure():
+    program = "x = 1; y = 2; z = 3; assert x + y == z; "
+    fitting = [(EN, ES), ("Guten Morgen, meine Damen", "Good morning, ladies"), (f"{program}print(z)", f"{program}(z)")]
+    others = [(EN, EN.replace("bad", "cold")), (DE, ES), (EN, DE)]
+    settings, counts = DataConfig(language_filter=True), Counter[str]()
+    assert list(clean([*fitting, *others], settings, counts)) == fitting
+    assert counts["language"] == len(others)
+    settings.language_characters = 5
+    assert not list(clean([("Guten Morgen, meine Damen und Herren", ES)], settings, counts))
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("check")
-def test_an_unknown_language_is_refused():
-    refuses(r"data.tgt_lang=xx is no language that py3langid knows", LanguageCheck, DataConfig(tgt_lang="xx"))
+@pytest.mark.usefixtures("langid")
+def test_an_unknown_language_is_refused(root: Path):
+    refuses(r"data.tgt_lang=xx is no language that py3langid knows", run, root, language_filter=True, **UNKNOWN)
 
 
 @pytest.mark.slow
-def test_the_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch):
-    def missing(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", missing)
-    refuses(r"needs the package py3langid: pip install -e '.*\[langid\]'$", LanguageCheck, DataConfig())
+def test_the_missing_package_is_one_line(root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(metadata, "version", Mock(side_effect=metadata.PackageNotFoundError))
+    refuses(r"needs the package py3langid: pip install -e '.*\[langid\]'$", run, root, language_filter=True)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("check")
+@pytest.mark.usefixtures("langid")
 def test_preparation_counts_them_under_their_own_reason(root: Path):
     with (root / "train.tsv").open("a", encoding="utf-8") as file:
         file.write(f"{EN}\t{ES}\n{EN}\t{DE}\n")
