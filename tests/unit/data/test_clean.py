@@ -38,6 +38,7 @@ def test_a_bad_pair_is_dropped_under_its_reason(src: str, tgt: str, reason: str)
 def test_pairs_at_the_limits_are_kept_and_so_are_short_ones_and_those_that_differ_in_case():
     pairs = [("a" * 40, "b" * 40), ("a" * 22, "b" * 11), ("No.", "De ninguna manera."), ("Madrid", "madrid")]
     assert clean(pairs)[0] == pairs
+    assert clean([("c", "c")], DataConfig(drop_identical=False))[0] == [("c", "c")]
 
 
 def test_a_pair_equals_another_whatever_its_spacing_but_not_if_the_border_between_the_sides_moves():
@@ -51,38 +52,19 @@ def test_quotation_marks_of_html_are_decoded_and_counted_and_other_entities_stay
     assert counts == {"read": 2, "kept": 2, "unescaped": 1}
 
 
-def test_identical_sides_can_be_kept():
-    assert clean([("c", "c")], DataConfig(drop_identical=False))[0] == [("c", "c")]
-
-
-def rendered(files: list[dict]) -> str:
+def test_the_table_shows_each_corpus_the_reasons_that_occurred_and_the_total_and_cuts_no_number():
+    names = ("empty", "ratio", "identical", "duplicate", "tokens", "held out")
+    long = {"name": "corpora/a_rather_long_name.tsv.xz", "read": 9_876_543, "kept": 7_000_001}
+    short = {"name": "b.tsv", "read": 500, "kept": 499, "empty": 1}
     file = io.StringIO()
-    Console(width=80, file=file).print(drop_table({"files": files}))
-    return file.getvalue()
-
-
-def test_the_table_shows_each_corpus_the_reasons_that_occurred_and_the_total():
-    lines = rendered(
-        [
-            {"name": "a.tsv", "read": 1500, "kept": 1495, "empty": 2, "duplicate": 3},
-            {"name": "b.tsv", "read": 500, "kept": 499, "empty": 1},
-        ]
-    ).splitlines()
-    cells = [line.split() for line in lines]
-    assert ["corpus", "read", "empty", "duplicate", "kept"] in cells
-    assert ["a.tsv", "1,500", "2", "3", "1,495"] in cells
-    assert ["b.tsv", "500", "1", "0", "499"] in cells
-    assert ["total", "2,000", "3", "3", "1,994"] in cells
-
-
-def test_the_table_of_one_corpus_has_no_total_and_cuts_no_number_in_a_narrow_terminal():
-    counts = dict.fromkeys(("empty", "ratio", "identical", "duplicate", "tokens", "held out"), 54_321)
-    text = rendered([{"name": "corpora/a_rather_long_name.tsv.xz", "read": 9_876_543, "kept": 7_000_001, **counts}])
-    assert text.count("54,321") == 6
-    assert "9,876,543" in text
-    assert "7,000,001" in text
-    assert "held out" in text
-    assert "total" not in text
+    for files in ([long | dict.fromkeys(names, 54_321), short], [short]):
+        Console(width=90, file=file).print(drop_table({"files": files}))
+    cells = [line.split() for line in file.getvalue().splitlines()]
+    assert ["corpus", "read", *" ".join(names).split(), "kept"] in cells
+    assert ["b.tsv", "500", "1", *["0"] * 5, "499"] in cells
+    assert ["total", "9,877,043", "54,322", *["54,321"] * 5, "7,000,500"] in cells
+    assert ["b.tsv", "500", "1", "499"] in cells
+    assert sum("total" in line for line in cells) == 1, "one corpus has no total"
 
 
 HELD_OUT = {

@@ -141,21 +141,11 @@ def test_drawn_pairs_have_the_outermost_digests_of_those_that_no_other_set_takes
     assert run(root, validation=[], held_out=20).validation_pairs == ranked[30:50]
 
 
-def test_held_out_sets_that_cannot_be_are_refused(root: Path):
-    with pytest.raises(UserError, match=r"data.held_out=76 for validation and test takes more than half of 300"):
-        run(root, validation=[], test=[], held_out=76)
-    for kind in ("source", "reference"):  # the endings of a run's own files
-        write(root / f"news.{kind}.tsv", TEST)
-        message = rf"has a set called news\.{kind}, .* of news: rename its file, without \.{kind}"
-        refuses(message, run, root, test=[f"news.{kind}.tsv"])
-
-
 def test_test_sets_of_one_name_are_told_apart_by_their_folders(root: Path):
     for name in ("a", "b"):
         (root / name).mkdir()
         write(root / name / "test.tsv", TEST)
     assert list(run(root, test=["a/test.tsv", "b/test.tsv"]).tests) == ["a-test", "b-test"]
-    refuses(r"data.test has two sets called a-test: rename one", run, root, test=["a/test.tsv", "a/test.tsv"])
 
 
 @pytest.mark.slow
@@ -209,15 +199,6 @@ def test_each_validation_file_is_a_set_under_its_own_name_with_its_own_batches(r
     assert [sum(len(batch.src) for batch in loader) for loader in loaders] == [20, 7]
 
 
-def test_a_validation_file_without_a_whole_pair_is_refused_though_another_has_one(root: Path) -> None:
-    write(root / "empty.tsv", [("", "x")])
-    with pytest.raises(UserError, match=r"empty.tsv has no pair with text on both sides: it cannot serve"):
-        run(root, validation=["validation.tsv", "empty.tsv"])
-    (root / "validation.csv").write_text("en,es\na,b\n")
-    with pytest.raises(UserError, match=r"data.validation has two sets called .*-validation: rename one of the files"):
-        run(root, validation=["validation.tsv", "validation.csv"])
-
-
 def test_a_named_corpus_gives_a_validation_and_a_test_set_besides_the_given_ones(own: Path) -> None:
     prepared = run(own, train=["train.tsv", "own.tsv"], held_out_from=["own"], held_out=9)
     assert prepared.validation_sets == {"validation": range(20), "own": range(20, 29)}
@@ -253,17 +234,43 @@ def test_without_given_sets_only_the_named_corpora_hold_out(own: Path) -> None:
     assert {name: len(pairs) for name, pairs in prepared.tests.items()} == {"train": 15, "own": 5}
 
 
-@pytest.mark.parametrize("train", [["same.tsv", "own.tsv"], ["own.tsv", "same.tsv"]])
-def test_a_corpus_without_a_pair_left_is_refused_wherever_it_stands(own: Path, train: list[str]) -> None:
-    (own / "same.tsv").write_text("a\ta\n" * 100)
-    refuses(r"takes more than half of 0 training pairs of same\.tsv", run, own, train=train, held_out_from=["same"])
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"train": []}, "^data.train is empty: give training corpora"),
+    *(({split: ["nowhere.tsv"]}, "nowhere.tsv does not exist") for split in ("train", "validation", "test")),
+    *(({split: ["empty.tsv"]}, "^empty.tsv is empty: it has no") for split in ("train", "validation", "test")),
+    ({"train": ["useless.tsv"]}, "no training pair is left after cleaning: .*'identical': 100"),
+    ({"train": ["test.tsv"]}, "no training pair is left after cleaning: .*'overlap': 30"),
+    (
+        {"validation": ["validation.tsv", "half.tsv"]},
+        "half.tsv has no pair with text on both sides: it cannot serve as",
+    ),
+    ({"validation": ["own.tsv", "own.csv"]}, "data.validation has two sets called .*-own: rename one of the files"),
+    ({"test": ["own.tsv", "own.tsv"]}, "data.test has two sets called data-own: rename one"),
+    ({"test": ["a.source.tsv"]}, r"has a set called a\.source, .* of a: rename its file, without \.source"),
+    ({"test": ["a.reference.tsv"]}, r"a set called a\.reference, .* of a: rename its file, without \.reference"),
+    (
+        {"validation": [], "test": [], "held_out": 76},
+        "data.held_out=76 for validation and test takes more than half of 300 training pairs: lower it, or give",
+    ),
+    ({"train": ["own.tsv"], "held_out_from": ["mine"]}, "held_out_from has mine, which names none of the corpora: own"),
+    (
+        {"train": ["train.tsv", "own.tsv"], "held_out_from": ["own"], "held_out": 26},
+        "data.held_out=26 for validation and test takes more than half of 100 training pairs of own.tsv: lower it, or "
+        "leave own.tsv out of data.held_out_from",
+    ),
+    *(
+        ({"train": train, "held_out_from": ["useless"]}, "takes more than half of 0 training pairs of useless.tsv")
+        for train in (["useless.tsv", "own.tsv"], ["own.tsv", "useless.tsv"])
+    ),
+]
 
 
-def test_what_cannot_be_held_out_is_refused_by_name(own: Path) -> None:
-    with pytest.raises(UserError, match=r"data.held_out_from has mine, which names none of the corpora: own.tsv; lea"):
-        run(own, train=["own.tsv"], held_out_from=["mine"])
-    message = (
-        r"data.held_out=26 for validation and test takes more than half of 100 training pairs of own.tsv: lower it, or "
-        "leave own.tsv out of data.held_out_from"
-    )
-    refuses(message, run, own, train=["train.tsv", "own.tsv"], held_out_from=["own"], held_out=26)
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_what_cannot_be_prepared_is_refused_by_name(own: Path, changes: dict[str, Any], message: str) -> None:
+    (own / "empty.tsv").touch()
+    (own / "own.csv").write_text("en,es\na,b\n")
+    write(own / "useless.tsv", [("a", "a")] * 100)
+    write(own / "half.tsv", [("a", ""), ("\u200b", "b")])
+    for name in ("a.source.tsv", "a.reference.tsv"):
+        write(own / name, TEST)
+    refuses(message, run, own, **changes)
