@@ -16,6 +16,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from seq2seq.data.formats import Pair, Record
 from seq2seq.data.languages import load_identifier
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
@@ -35,9 +36,7 @@ _RATIO_FROM = 20  # characters of the longer side up to which any length ratio i
 _PACKAGE = "py3langid"
 
 
-def clean(
-    pairs: Iterable[tuple[str, str] | BadLine], config: DataConfig, counts: Counter[str]
-) -> Iterator[tuple[str, str]]:
+def clean(pairs: Iterable[Record], config: DataConfig, counts: Counter[str]) -> Iterator[Pair]:
     """Yield the pairs to train on, normalised; count each as read, and as kept or by the reason for its drop."""
     for pair in pairs:
         counts["read"] += 1
@@ -143,7 +142,7 @@ def side_key(text: str) -> int:
 class OverlapIndex:
     """Finds the held-out sets that share a side with a training pair."""
 
-    def __init__(self, held_out: Mapping[str, Iterable[tuple[str, str]]]) -> None:
+    def __init__(self, held_out: Mapping[str, Iterable[Pair]]) -> None:
         self._src_sets: dict[str, set[str]] = {}
         self._tgt_sets: dict[str, set[str]] = {}
         for name, pairs in held_out.items():
@@ -164,13 +163,3 @@ class OverlapIndex:
         Sides are compared without case, punctuation and white space. The names are sorted.
         """
         return sorted(self._src_sets.get(fold(src), ())), sorted(self._tgt_sets.get(fold(tgt), ()))
-
-
-def name_held_out(
-    validation: list[tuple[str, str]], tests: Mapping[str, list[tuple[str, str]]]
-) -> dict[str, list[tuple[str, str]]]:
-    """Return the validation set, under a name that no test set has, followed by the test sets."""
-    name = "validation" if "validation" not in tests else "the validation set"
-    while name in tests:
-        name += "*"
-    return {name: validation, **tests}

@@ -10,7 +10,7 @@ import glob
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -116,6 +116,14 @@ def names_corpus(key: str, name: str) -> bool:
     parts = {part for path in paths for part in (path.parts[-1:] if is_outside(path) else path.parts)}
     stems = {stem for path in paths for stem in (path.name.split(".")[0], _uncompressed(path).stem)}
     return key == name or key in parts | stems or fnmatchcase(name, key)
+
+
+def naming_keys(setting: str, keys: Collection[str], names: Sequence[str]) -> list[str | None]:
+    """Return the first of a setting's keys that names each corpus, or None; refuse a key that names no corpus."""
+    for key in keys:
+        if not any(names_corpus(key, name) for name in names):
+            raise UserError(f"{setting} has {key}, which names none of the corpora: {', '.join(names)}")
+    return [next((key for key in keys if names_corpus(key, name)), None) for name in names]
 
 
 def is_outside(name: PurePath) -> bool:

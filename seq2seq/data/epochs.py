@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Integer
 from rich import box
 from rich.table import Table
 
-from seq2seq.data.corpus import names_corpus
+from seq2seq.data.corpus import naming_keys
 from seq2seq.data.dataset import Pairs
 from seq2seq.data.modifiers import Modifiers
 from seq2seq.errors import UserError
@@ -151,12 +151,10 @@ def weighted_shares(
 
     A corpus has the weight of the first key that names the corpus. A corpus that no key names weighs its size (pairs).
     """
-    for key in weights:
-        if not any(names_corpus(key, name) for name in names):
-            raise UserError(f"data.weights has {key}, which names none of the corpora: {', '.join(names)}")
-    values = np.array(sizes, np.float64)
-    for number, name in enumerate(names):
-        values[number] = next((weight for key, weight in weights.items() if names_corpus(key, name)), values[number])
+    keys = naming_keys("data.weights", weights, names)
+    values = np.array(
+        [size if key is None else weights[key] for key, size in zip(keys, sizes, strict=True)], np.float64
+    )
     if not values.any():
         raise UserError("data.weights is 0 for every corpus: nothing would be drawn")
     return values / values.sum()

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-from seq2seq.data.clean import HELD_OUT, REASONS, UNESCAPED, OverlapIndex, digest_pair, name_held_out
+from seq2seq.data.clean import HELD_OUT, REASONS, UNESCAPED, OverlapIndex, digest_pair
 from seq2seq.data.cleaned import CleanedText, distinct, write_cleaned
-from seq2seq.data.corpus import Corpus, Pair, names_corpus, open_splits
+from seq2seq.data.corpus import Corpus, Pair, naming_keys, open_splits
 from seq2seq.data.dataset import REPORT, TEXTS, Pairs, id_type, write_pairs
 from seq2seq.data.languages import check_sides
 from seq2seq.data.processes import Processes
@@ -78,7 +78,8 @@ def find_splits(data: DataConfig) -> Splits:
     drawn from all corpora together.
     """
     splits = open_splits(data)
-    sources = _find_sources(data, splits["train"])
+    keys = naming_keys("data.held_out_from", data.held_out_from, [corpus.name for corpus in splits["train"]])
+    sources = [index for index, key in enumerate(keys) if key is not None]
     held_out = [splits["train"][index] for index in sources]
     validation = _name_sets("validation", [*splits["validation"], *held_out])
     tests = _name_sets("test", [*splits["test"], *held_out])
@@ -94,18 +95,6 @@ def find_splits(data: DataConfig) -> Splits:
     if missing and not draws:
         draws = [Draw(None, missing)]
     return Splits(splits["train"], splits["validation"], splits["test"], validation, tests, draws)
-
-
-def _find_sources(data: DataConfig, corpora: Sequence[Corpus]) -> list[int]:
-    """Return the indices of the corpora that data.held_out_from names."""
-    names = [corpus.name for corpus in corpora]
-    for key in data.held_out_from:
-        if not any(names_corpus(key, name) for name in names):
-            advice = "leave it out, or name one"
-            raise UserError(
-                f"data.held_out_from has {key}, which names none of the corpora: {', '.join(names)}; {advice}"
-            )
-    return [i for i, name in enumerate(names) if any(names_corpus(key, name) for key in data.held_out_from)]
 
 
 def _name_sets(split: str, corpora: Sequence[Corpus]) -> list[str]:
@@ -148,7 +137,7 @@ class Pipeline:
             self._clean(Path(work) / "text.arrow")
             drawn = [pair for draw in self.splits.draws for pair in self._hold_out(draw, sets)]
             validation, tests = list(chain.from_iterable(sets["validation"].values())), sets["test"]
-            self._select(name_held_out(validation, tests), drawn)
+            self._select(validation, tests, drawn)
             size = rules.vocab_size(int(self.is_kept.sum()))
             with phase(f"{'training' if tokenizer_config.model is None else 'loading'} the tokenizer"):
                 write_files(self.folder, learn_tokenizers(self._kept_pairs, tokenizer_config, size))
@@ -220,8 +209,12 @@ class Pipeline:
             drawn += free
         return drawn
 
-    def _select(self, held_out: Mapping[str, list[Pair]], drawn: list[Pair]) -> None:
+    def _select(self, validation: list[Pair], tests: Sets, drawn: list[Pair]) -> None:
         """Choose the pairs to train on; count the others and the overlap."""
+        name = "validation"
+        while name in tests:
+            name += "*"
+        held_out = {name: validation, **tests}
         if self.data.drop_duplicates:
             self._drop("duplicate", np.delete(np.arange(len(self.text)), distinct(self.digests)))
         digests = np.array([digest_pair(*pair) for pair in drawn], np.uint64)

@@ -74,12 +74,12 @@ def test_overlap_is_removed_from_training_and_reported_by_set_and_side_with_thre
 
 def test_test_sets_called_like_the_validation_set_do_not_hide_it(root: Path):
     (root / "other").mkdir()
-    names = ("validation", "the validation set")
+    names = ("validation", "validation*")
     for i, name in enumerate(names):
         write(root / "other" / f"{name}.tsv", TRAIN[100 * i : 100 * i + 20])
     prepared = run(root, test=[f"other/{name}.tsv" for name in names])
     assert tuple(prepared.tests) == names
-    assert list(prepared.report["overlap"]["sets"]) == ["the validation set*", *names]
+    assert list(prepared.report["overlap"]["sets"]) == ["validation**", *names]
     assert len(prepared.train) == len(TRAIN) - 40
 
 
