@@ -156,8 +156,10 @@ MEMORY = """<?xml version="1.0" encoding="{encoding}"?>
   <tuv lang="EN_us"><seg>Click<ph>z</ph> here</seg></tuv><tuv xml:lang="en"><seg>second</seg></tuv></tu>
 <tu><tuv xml:lang="en"><seg>Only</seg></tuv><tuv xml:lang="fr"><seg>seulement</seg></tuv></tu>
 <tu><tuv xml:lang="en"><seg/></tuv><tuv xml:lang="es"><seg></seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>One<ph>&lt;br/&gt;</ph>two<ph/>.</seg></tuv>
+  <tuv xml:lang="es"><seg>Uno <ph/>dos</seg></tuv></tu>
 </body></tmx>"""
-PAIRS = [("Who is <it>?", "¿Quién es?"), ("Click here", "Haz clic aquí"), ("", "")]
+PAIRS = [("Who is <it>?", "¿Quién es?"), ("Click here", "Haz clic aquí"), ("", ""), ("One two.", "Uno dos")]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1"])
@@ -166,14 +168,6 @@ def test_pairs_are_read_in_every_encoding_that_xml_tells(tmp_path: Path, encodin
     path.write_bytes(MEMORY.format(encoding=encoding.removesuffix("-sig")).encode(encoding))
     assert list(read_tmx(path, DataConfig())) == PAIRS
     assert list(read_tmx(path, DataConfig(src_lang="fr", tgt_lang="en-US"))) == [("seulement", "Only")]
-
-
-def test_a_placeholder_between_words_becomes_a_space_as_a_line_break_would(tmp_path: Path):
-    unit = (
-        '<tu><tuv xml:lang="en"><seg>One<ph>&lt;br/&gt;</ph>two<ph/>.</seg></tuv><tuv xml:lang="es"><seg>Uno <ph/>dos'
-    )
-    (tmp_path / "a.tmx").write_text(f"<tmx><body>{unit}</seg></tuv></tu></body></tmx>")
-    assert list(read_tmx(tmp_path / "a.tmx", DataConfig())) == [("One two.", "Uno dos")]
 
 
 def test_a_memory_is_a_corpus_like_any_other(tmp_path: Path):
