@@ -5,6 +5,7 @@ import csv
 import errno
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from seq2seq.training.run_state import COMPLETE, list_checkpoints, list_resumabl
 
 LOCK = "lock"  # in a run's folder: the process that trains in it holds the lock
 _NUMBERS = ("loss", "seconds", "val_loss", "val_bleu")  # columns of metrics.csv
+_STEP = re.compile(r"\d{1,15}")
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,8 @@ def running(folder: Path, *, is_resumed: bool = False) -> Iterator[None]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file, which is complete or as before at every moment."""
-    try:
-        with replacing(path) as draft:
-            draft.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
+    with replacing(path) as draft:
+        draft.write_text(text, encoding="utf-8")
 
 
 def is_untouched(folder: Path) -> bool:
@@ -101,8 +100,7 @@ def _remove_untouched(folder: Path, is_resumed: bool) -> None:
 def read_metrics(folder: Path) -> list[dict[str, str]]:
     """Return the rows of a run's metrics.csv without truncated and damaged rows; none if there is no file to read."""
     with contextlib.suppress(OSError):
-        rows = read_table(folder / "metrics.csv")[1]
-        return [row for row in rows if _step_of(row) is not None and _has_numbers(row)]
+        return [row for row in read_table(folder / "metrics.csv")[1] if _has_numbers(row)]
     return []
 
 
@@ -119,12 +117,12 @@ def forget_after(path: Path, step: int, *, validated: bool) -> None:
     """Drop the rows after a step, and the row of its validation unless validated; the resumed run logs them again."""
     if path.exists():
         names, rows = read_table(path)
-        steps = [(row, at) for row in rows if (at := _step_of(row)) is not None]
+        steps = [(row, int(row["step"])) for row in rows]
         rewrite(path, names, [r for r, at in steps if at < step or (at == step and (validated or r.get("loss")))])
 
 
 def read_table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
-    """Return the columns, and the rows before the first damaged place; bytes that are not UTF-8 are kept."""
+    """Return the columns, and the rows with a step up to the first damaged place, with bytes that are not UTF-8."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file", str(path))  # a pipe would wait
     names: Sequence[str] = ()
@@ -135,14 +133,8 @@ def read_table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
     ):
         reader = csv.DictReader(file, restval="")
         names = reader.fieldnames or ()
-        rows.extend(row for row in reader if None not in row)
+        rows.extend(row for row in reader if None not in row and _STEP.fullmatch(row.get("step", "")))
     return names, rows
-
-
-def _step_of(row: Mapping[str, str]) -> int | None:
-    with contextlib.suppress(ValueError):  # no digits, or too many
-        return int(row["step"]) if row.get("step", "").isdecimal() else None
-    return None
 
 
 def _has_numbers(row: Mapping[str, str]) -> bool:
@@ -178,22 +170,10 @@ def best_value(folder: Path, monitor: str) -> float | None:
 
 def list_runs(runs: Path) -> list[SavedRun]:
     """Return all runs of a folder and of its series, the last changed first."""
-    saved = [read_run(folder, str(folder.relative_to(runs))) for folder in _run_folders(runs)]
-    return sorted(saved, key=lambda run: -run.changed)
-
-
-def _run_folders(runs: Path) -> Iterator[Path]:
-    for folder in _folders_in(runs):
-        if (folder / "config.yaml").is_file():
-            yield folder
-        else:
-            yield from (inner for inner in _folders_in(folder) if (inner / "config.yaml").is_file())
-
-
-def _folders_in(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+    files = [*runs.glob("*/config.yaml"), *runs.glob("*/*/config.yaml")]
+    folders = {path.parent for path in files if path.is_file()}
+    own = sorted(folder for folder in folders if folder.parent not in folders and not folder.is_symlink())
+    return sorted((read_run(folder, str(folder.relative_to(runs))) for folder in own), key=lambda run: -run.changed)
 
 
 def read_run(folder: Path, name: str) -> SavedRun:

@@ -129,7 +129,7 @@ def read_run(folder: Path) -> LabRun:
     """Read a complete run."""
     config = load_config(str(folder), [], option="--runs ")
     try:
-        rows = [row for row in read_table(folder / "metrics.csv")[1] if row.get("step", "").isdecimal()]
+        _, rows = read_table(folder / "metrics.csv")
         if not (folder / "results.json").is_file():
             last = rows[-1]["step"] if rows else "0"
             raise UserError(
