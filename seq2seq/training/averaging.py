@@ -11,7 +11,6 @@ from torch import Tensor
 from seq2seq import __version__
 from seq2seq.errors import UserError
 from seq2seq.settings.model import DROPOUTS, ModelConfig
-from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.report import NETWORKS, front_matter
 from seq2seq.training.run_folder import read_checkpoint
 from seq2seq.training.run_state import list_resumable, step_of
@@ -56,12 +55,9 @@ def checkpoints_by_update(run: Path) -> dict[int, Path]:
 
 def read_weights(path: Path, run: Path, bundle: Bundle) -> dict[str, Tensor]:
     """Read the weights of a run's checkpoint, for the model of the run's bundle."""
-    try:
-        checkpoint = read_checkpoint(path, "cpu")
-        if not {"belongs_to", "state_dict"} <= checkpoint.keys():
-            raise DamagedError("it holds no weights")
-    except DamagedError as error:
-        raise UserError(f"{path} cannot be read ({error}): restore it from a copy, or remove it") from error
+    checkpoint = read_checkpoint(path, "cpu")
+    if not {"belongs_to", "state_dict"} <= checkpoint.keys():
+        raise UserError(f"{path} holds no weights: restore it from a copy, or remove it")
     identity = asdict(ModelConfig()) | checkpoint["belongs_to"]  # older checkpoints lack the newer settings
     _require_like(str(path), identity, str(identity.get("vocabulary")), bundle, str(run / "model"))
     weights = {name.removeprefix("model."): tensor for name, tensor in checkpoint["state_dict"].items()}

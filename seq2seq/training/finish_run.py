@@ -29,7 +29,6 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.missing_packages import resume_command
 from seq2seq.settings.rules import AUTO
 from seq2seq.storage.output import read_lines
-from seq2seq.storage.pickled_weights import DamagedError
 from seq2seq.training.averaging import mean_weights
 from seq2seq.training.final_scores import (
     Tests,
@@ -158,8 +157,8 @@ def _read_states(paths: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Tensor
     for path in paths:
         try:
             state = read_checkpoint(path, "cpu")["state_dict"]
-        except (DamagedError, UserError) as reason:
-            log.warning("%s is damaged (%s): its weights are left out", path, reason)
+        except UserError as error:
+            log.warning("%s: its weights are left out", error)
             continue
         yield path, {name.removeprefix("model."): weights for name, weights in state.items()}
 

@@ -50,8 +50,8 @@ def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
     for path in paths:
         try:
             values = read_checkpoint(path)
-        except (DamagedError, UserError) as error:
-            unusable.append((path, str(error) if isinstance(error, UserError) else f"{path} is damaged ({error})"))
+        except UserError as error:
+            unusable.append((path, str(error)))
             continue
         for broken, reason in unusable:
             again = f"{path.name}, the one before, and training {step_of(broken) - step_of(path)} updates again"
@@ -70,7 +70,10 @@ def set_aside(path: Path) -> None:
 
 def read_checkpoint(path: Path, device: str = "meta") -> dict[str, Any]:
     """Return a checkpoint's values after checking its bytes; on the meta device, tensors stay on the disk."""
-    values = read_pickled(path, device)
+    try:
+        values = read_pickled(path, device)
+    except DamagedError as error:
+        raise UserError(f"{path} is damaged ({error})") from error
     record = values.get(RECORD) if isinstance(values, dict) else None
     if not isinstance(record, dict) or not all(isinstance(record.get(key), dict) for key in ("corpora", "settings")):
         raise UserError(f"{path} is no checkpoint of this program")

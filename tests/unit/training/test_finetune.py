@@ -189,6 +189,6 @@ def test_checkpoints_that_cannot_be_averaged_are_named(run: Path, tmp_path: Path
     torch.save(good, newest)
     refused(2, r"step=0000006.ckpt has d_ff=48, but .*run/model has 40: only models of the same sizes")
     torch.save({RECORD: {"corpora": {}, "settings": {}}, "state_dict": {}}, newest)
-    refused(2, r"step=0000006.ckpt cannot be read \(it holds no weights\)")
+    refused(2, r"step=0000006.ckpt holds no weights: restore it")
     newest.write_bytes(b"damaged")
-    refused(2, r"step=0000006.ckpt cannot be read \(.*\): restore it")
+    refused(2, r"step=0000006.ckpt is damaged \(.*\)")
