@@ -20,8 +20,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from seq2seq.data.batching import Batch
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
-from seq2seq.settings.missing_packages import resume_command
-from seq2seq.storage.atomic import link_or_copy
+from seq2seq.storage.atomic import link_or_copy, replacing
 from seq2seq.training.processes import rank
 from seq2seq.training.run_state import checkpoint_name, list_checkpoints, step_of
 
@@ -97,15 +96,13 @@ class Checkpoints(Checkpoint):
         best = self.kept.add_best(value, trainer.global_step)
         if trainer.should_stop:
             self._save(trainer)
-        if trainer.is_global_zero:
-            if best is not None:
-                self.kept.link_best(best)
-            self.kept.delete_others()
-            if best is not None and self.kept.best()[0] == best:
+        if trainer.is_global_zero and best is not None:
+            self.kept.link_best(best)
+            if self.kept.best()[0] == best:
                 self.on_best()
 
     def _save(self, trainer: L.Trainer) -> None:
-        trainer.save_checkpoint(self.kept.add_last(trainer.global_step), weights_only=False)
+        trainer.save_checkpoint(self.kept.folder / checkpoint_name(trainer.global_step), weights_only=False)
         if trainer.is_global_zero:
             self.kept.delete_others()
         self._last_save = self._clock()
@@ -127,27 +124,15 @@ class Checkpoints(Checkpoint):
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Convert Lightning's counters to another number of ranks; note a validation that is still due."""
-        record, now = checkpoint[RECORD], shares(trainer)
-        require_same_updates(record, now)
+        record = checkpoint[RECORD]
         progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
-        convert_counters(progress, now["accumulate"], record["accumulate"])
+        convert_counters(progress, shares(trainer)["accumulate"], record["accumulate"])
         self._pending = record["validation_pending"]
 
 
 def shares(trainer: L.Trainer) -> dict[str, int]:
     """Return how an update's batches are distributed: ranks, and batches that each rank accumulates."""
     return {"ranks": trainer.world_size, "accumulate": cast(int, trainer.accumulate_grad_batches)}
-
-
-def require_same_updates(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse `shares` with which an update would consist of another number of batches than before."""
-    theirs, total = then["ranks"] * then["accumulate"], now["ranks"]
-    if theirs != total * now["accumulate"]:
-        raise UserError(
-            f"every update of this run is made of {theirs} batches ({then['ranks']} processes × "
-            f"training.accumulate={then['accumulate']}), now of {total} × {now['accumulate']}: "
-            + (f"use a divisor of {theirs}" if theirs % total else f"set training.accumulate={theirs // total}")
-        )
 
 
 def convert_counters(progress: dict[str, Any], accumulate: int, accumulated: int) -> None:
@@ -163,8 +148,8 @@ def convert_counters(progress: dict[str, Any], accumulate: int, accumulated: int
 class KeptCheckpoints:
     """The last `keep_last` and the best `keep_best` checkpoints of a folder; knows neither Lightning nor time.
 
-    A best checkpoint is a second name (a hard link) of a file that was saved before the validation. A run can resume
-    from any of the last checkpoints, so the best ones of that time stay as long as the last one does.
+    A best checkpoint is a second name (a hard link) of a file that was saved before the validation. One that is not
+    among the best any more stays until the next save: the last checkpoint still names it.
     """
 
     def __init__(self, folder: Path, monitor: str, *, keep_last: int, keep_best: int) -> None:
@@ -172,7 +157,6 @@ class KeptCheckpoints:
         self.folder, self.monitor = folder, monitor
         self.keep_last, self.keep_best = keep_last, keep_best
         self._best: dict[str, float] = {}  # names of the best checkpoints → monitored value
-        self._last: dict[str, list[str]] = {}  # names of the last checkpoints → the best ones of their time
 
     def best(self) -> list[Path]:
         """Return the best checkpoints, the best first; the earlier of equal ones first."""
@@ -189,14 +173,6 @@ class KeptCheckpoints:
         self._best = {kept.name: self._best[kept.name] for kept in self.best()[: self.keep_best]}
         return path if path.name in self._best else None
 
-    def add_last(self, step: int) -> Path:
-        """Make the checkpoint after `step` updates, which is about to be saved, the last one; return its path."""
-        name = checkpoint_name(step)
-        self._last[name] = list(self._best)
-        names = sorted(self._last, key=lambda name: step_of(Path(name)))[-self.keep_last :]
-        self._last = {name: self._last[name] for name in names}
-        return self.folder / name
-
     def link_best(self, path: Path) -> None:
         """Give a best checkpoint its second name, if the file is still there by its first one."""
         saved = self.folder / checkpoint_name(step_of(path))
@@ -204,64 +180,50 @@ class KeptCheckpoints:
             link(saved, path)
 
     def delete_others(self) -> None:
-        """Delete the run's checkpoints that are neither kept nor needed by a kept one."""
-        kept = {*self._last, *self._best, *(name for names in self._last.values() for name in names)}
+        """Delete the checkpoints that are neither among the last nor among the best; the last one is saved."""
         best = [path for path in self.folder.glob("*.ckpt") if _BEST.fullmatch(path.name) and path.is_file()]
-        for path in (*list_checkpoints(self.folder), *best):
-            if path.name not in kept:
-                path.unlink(missing_ok=True)
+        worse = [path for path in best if path.name not in self._best]
+        for path in (*list_checkpoints(self.folder)[: -self.keep_last], *worse):
+            path.unlink(missing_ok=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the best checkpoints, and those of the time of each of the last checkpoints."""
-        return {"scores": dict(self._best), "named": {name: list(best) for name, best in self._last.items()}}
+        """Return the best checkpoints."""
+        return {"scores": dict(self._best)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state; the values of another measure do not compare, so its best checkpoints are forgotten."""
-        scores, named = state["scores"], state["named"]
-        for name in (*scores, *(name for names in named.values() for name in names)):
+        for name in state["scores"]:
             if not _BEST.fullmatch(name):
                 raise UserError(f"{self.folder} has a checkpoint that names {name!r} as one of the best: it is forged")
-        self._best = {name: float(value) for name, value in scores.items() if f"-{self.monitor}=" in name}
-        self._last = {str(name): list(names) for name, names in named.items()}
+        self._best = {name: float(value) for name, value in state["scores"].items() if f"-{self.monitor}=" in name}
 
 
 class DurableIO(TorchCheckpointIO):
-    """Writes a checkpoint under another name, forces it to the disk, and renames it."""
+    """Writes a checkpoint that is complete or absent, also after a power failure."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         """Write one file."""
-        path = Path(path)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with _durable(path, path.with_name("saving.tmp")) as draft, draft.open("wb") as file:
+        with _durable(Path(path)) as draft, draft.open("wb") as file:
+            try:
                 torch.save(checkpoint, file)
-        except (OSError, RuntimeError) as error:
-            reason = error if isinstance(error, OSError) else error.__context__  # torch.save replaces its file's error
-            if not isinstance(reason, OSError):
-                raise
-            before = "; the checkpoint before is whole" if list_checkpoints(path.parent) else ""
-            message = f"cannot write {path}: {reason.strerror or reason}{before}"
-            raise UserError(f"{message}: make room, then `{resume_command(path.parent.parent)}`") from error
+            except RuntimeError as error:  # which replaces an error of the file
+                raise error.__context__ or error from None
 
 
 def link(path: Path, name: Path) -> None:
     """Give a file a second name, or make a copy on a file system without hard links."""
     if not (name.exists() and name.samefile(path)):
-        with _durable(name, name.with_name("best.tmp")) as draft:
-            draft.unlink(missing_ok=True)  # of a killed process
+        with _durable(name) as draft:
             link_or_copy(path, draft)
 
 
 @contextlib.contextmanager
-def _durable(path: Path, draft: Path) -> Iterator[Path]:
-    """Yield a draft to write, and then rename it; force its bytes and its new name to the disk."""
-    try:
+def _durable(path: Path) -> Iterator[Path]:
+    """Yield a draft that replaces a file; force its bytes and its new name to the disk."""
+    with replacing(path) as draft:
         yield draft
         _sync(draft)
-        draft.replace(path)
-        _sync(path.parent)
-    finally:
-        draft.unlink(missing_ok=True)
+    _sync(path.parent)
 
 
 def _sync(path: Path) -> None:

@@ -23,7 +23,7 @@ from seq2seq.settings.config import Config
 from seq2seq.storage.atomic import WORK, is_abandoned, is_held, lock, unlock
 from seq2seq.storage.pickled_weights import DamagedError, read_pickled
 from seq2seq.text.vocabulary import describe_tokenizers
-from seq2seq.training.checkpoints import RECORD, link, require_same_updates
+from seq2seq.training.checkpoints import RECORD, link
 from seq2seq.training.processes import broadcast_decision
 from seq2seq.training.run_files import LOCK, forget_after, is_untouched, write_text
 from seq2seq.training.run_state import NOTHING, checkpoint_name, is_done, list_resumable, state_of, step_of
@@ -166,15 +166,25 @@ def _reopen(config: Config, folder: Path, adapts: bool) -> tuple[str, int]:
 
 def _keep_updates(config: Config, record: Mapping[str, Any], adapts: bool) -> None:
     """Check that updates have as many batches as in the record; with adapts, by another training.accumulate."""
-    if not all(type(record.get(key)) is int and record[key] > 0 for key in ("ranks", "accumulate")):
+    ranks, accumulate = record.get("ranks", 0), record.get("accumulate", 0)
+    if not all(type(number) is int and number > 0 for number in (ranks, accumulate)):
         raise UserError("the checkpoint does not say how many batches an update has: it is damaged or forged")
     processes, training = config.trainer.devices * config.trainer.num_nodes, config.training
-    batches = record["ranks"] * record["accumulate"]
+    batches = ranks * accumulate
     if adapts and batches % processes == 0 and batches != processes * training.accumulate:
         training.accumulate = batches // processes
         message = "training.accumulate=%d: every update has %d batches, as with %d processes × training.accumulate=%d"
-        log.info(message, training.accumulate, batches, record["ranks"], record["accumulate"])
-    require_same_updates(record, {"ranks": processes, "accumulate": training.accumulate})
+        log.info(message, training.accumulate, batches, ranks, accumulate)
+    if batches != processes * training.accumulate:
+        raise UserError(
+            f"every update of this run is made of {batches} batches ({ranks} processes × "
+            f"training.accumulate={accumulate}), now of {processes} × {training.accumulate}: "
+            + (
+                f"use a divisor of {batches}"
+                if batches % processes
+                else f"set training.accumulate={batches // processes}"
+            )
+        )
 
 
 def _begin(config: Config, runs: Path, stem: str) -> str:

@@ -32,7 +32,7 @@ def before(function, number):
 """
 OLD, NEW = "step=0000003.ckpt", "step=0000006.ckpt"
 MOMENTS = {  # each in the save of update 6, counted from when the checkpoint of update 3 is there; then what is left
-    "before the file is on the disk": ("checkpoints.os.fsync = before(os.fsync, 2)", ["saving.tmp", OLD]),
+    "before the file is on the disk": ("checkpoints.os.fsync = before(os.fsync, 2)", [f".{NEW}.seq2seq", OLD]),
     "before the old file goes": (
         "Kept = checkpoints.KeptCheckpoints\nKept.delete_others = before(Kept.delete_others, 2)",
         [OLD, NEW],

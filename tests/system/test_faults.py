@@ -112,7 +112,7 @@ def test_a_disk_that_takes_no_more_keeps_the_checkpoint_before(launcher: Launche
         "c.DurableIO.save_checkpoint = limited"
     )
     result = launcher.train(*BASE, "name=run", cwd=workdir, BEFORE=code)
-    message = r"cannot write runs/run/checkpoints/step=0000006.ckpt: File too large; the checkpoint bef"
+    message = r"write runs/run/checkpoints/step=0000006.ckpt: File too large; what the run has saved is whole: make"
     fails_in_one_line(result, message)
     assert [path.name for path in (workdir / "runs/run/checkpoints").iterdir()] == ["step=0000003.ckpt"]
     launcher.complete("resume=runs/run", "trainer.max_steps=4", cwd=workdir)

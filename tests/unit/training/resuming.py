@@ -21,7 +21,7 @@ from seq2seq.settings.training import TrainerConfig, TrainingConfig
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.run import fit
-from seq2seq.training.run_files import list_checkpoints
+from seq2seq.training.run_files import list_checkpoints, step_of
 from seq2seq.training.run_folder import describe_run
 from seq2seq.training.trainer import make_trainer
 
@@ -113,8 +113,10 @@ def resume(
 ) -> list[tuple[str, int, float]]:
     """Go on from a checkpoint in a folder as it was then."""
     (folder / "checkpoints").mkdir(parents=True)
+    update = torch.load(checkpoint, weights_only=True)["global_step"]
     for path in (straight[0] / "checkpoints").iterdir():
-        shutil.copy(path, folder / "checkpoints")
+        if step_of(path) <= update:
+            shutil.copy(path, folder / "checkpoints")
     return run(config, data, folder, checkpoint)[1]
 
 
