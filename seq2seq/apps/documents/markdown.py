@@ -28,7 +28,7 @@ _ALERT = re.compile(r"\[![\w-]+\][+-]?(?:\s+|$)")  # before the title of a note,
 _LINK = re.compile(r"""(\]\(\s*<?#|\]:\s*<?#|href=["']#)([^\s<>)"']+)""")  # to a heading
 _TAG = re.compile(r"<\w+(?:(?! id=)[^<>])*|</\w+")
 _TITLED = re.compile(r'(?<=class="admonition) [^"]*')  # the first word of a tab's title
-_WITH_IDS = ("admonition_open", "container_:_open")  # marks of dialects with {#id}, other than MyST and plain MDX
+_WITH_IDS = re.compile(r"\{:? *#|(?:admonition|container_:)_open")  # marks of dialects with {#id}, but of plain MDX
 _BAR = re.compile(r"(?<!\\)\|")
 _CODE = re.compile("fence|colon_fence|code_block|front_matter|math_block|math_block_label")
 _TEXT = ("text", "softbreak", "hardbreak", "html_inline")  # tags are lifted from texts
@@ -75,9 +75,9 @@ def read(text: str, src_lang: str, tgt_lang: str, *, is_mdx: bool = False) -> Do
         new_tokens = parse(written)
         if tags(new_tokens) != tags(tokens):
             raise UserError("its translation would have other markup than it has: simplify its inline markup")
-        has_ids = any(re.match(r"\{:? *#", string) for string in strings.values()) or (
-            not is_mdx and any(token.type in _WITH_IDS and token.info.lstrip()[:1] != "{" for token in tokens)
-        )
+        is_myst = any(token.info.lstrip()[:1] == "{" for token in tokens if token.type != "front_matter")
+        types = () if is_mdx else (token.type for token in tokens)
+        has_ids = not is_myst and any(_WITH_IDS.match(mark) for mark in (*strings.values(), *types))
         return without_symbols(_follow_headings(written, tokens, new_tokens, has_ids=has_ids), strings)
 
     return Document(document.segments, write)

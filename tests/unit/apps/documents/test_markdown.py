@@ -133,6 +133,7 @@ def test_the_marks_of_dialects_stay(run: Run, text: str, name: str):
         ("[a](#two)\n\n```\n[a](#two)\n```\n# two", "[a](#zwei)\n\n```\n[a](#two)\n```\n# zwei"),
         ("!!! a\n    [a](#two)\n\n# two #", "!!! a\n    [a](#two)\n\n# zwei {#two} #"),
         (":::{note}\n[a](#two)\n:::\n\n# two", ":::{note}\n[a](#zwei)\n:::\n\n# zwei"),
+        (":::{note}\nb\n:::\n{#d .c}\n[a](#two)\n\n# two", ":::{note}\nb\n:::\n{#d .c}\n[a](#zwei)\n\n# zwei"),
         ("# b {#c}\n\n[a](#two) [a](#c)\n\ntwo\n---", "# b {#c}\n\n[a](#two) [a](#c)\n\nzwei {#two}\n---"),
     ],
 )
