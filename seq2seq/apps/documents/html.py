@@ -23,7 +23,6 @@ _ENDING = re.compile(  # an element whose end tag may be left out, and one that 
 )
 _MAX_DEPTH = 100  # open elements among which a tag ends one
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?>(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++)))?)""")
-_ENTITY = "wbr"  # entities of spaces and invisible characters are treated as this tag
 _RAW = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in ("script", "style")}
 _CHARSET = re.compile(r"<meta\b[^<>]*\bcharset\s*+=\s*+[\"']?+\s*+([\w-]+)", re.IGNORECASE)
 # Every alternative either fails at once or consumes all that it has read, so that reading takes linear time.
@@ -155,7 +154,7 @@ def _tokenize(text: str) -> list[Token]:
         if tag and text[end - 1] != ">":
             break
         if match["entity"]:
-            kind, tag = "empty", _ENTITY
+            kind, tag = "empty", "wbr"  # spaces and invisible characters enclose nothing
         elif not tag:
             kind = "object" if match["object"] else "other"
         elif match["slash"]:

@@ -43,7 +43,6 @@ _COMMENT = r"%%(?=[^\s%])" + _until(r"(?<=\S)%%(?![\w%])")  # of Obsidian
 _AFTER_BLANK = r"(?<![^\r\n]\n)(?<![^\r\n]\r\n)"
 _FORMULA = r"(?=[ \t]*\r?\n|(?:(?!\\[)\]]).)*[=^{+]|\s*\w\s*\\)"  # after \[ or \(, which may also be an escaped bracket
 _SUPERSCRIPT = r"<(?P<{0}>su[bp])>(?:[^<>\s\[\]]{{1,12}}|\[[^\[\]\s]{{1,12}}\]\([^()\s]*\))</(?P={0})>"
-_SCRIPT = r"<su[bp]>|\^[\w+-]+\^|\w~\d+~"
 _TAG = rf"(?:</?(?:[A-Za-z](?>(?:{_BRACES}|\"[^\"]*+\"|'[^']*+'|[^<>\"'{{}}])*))?>|<!--[\s\S]*?-->)"
 _KEY = r"(?:\w|f\d\d?|enter|esc(?:ape)?|tab|space|backspace|del(?:ete)?|insert|home|end|page-(?:up|down)|up|down|left"
 _KEY += r"|right|ctrl|alt|shift|cmd|win(?:dows)?|option|meta|caps-lock|print-screen|\"[^\"\n]++\"|'[^'\n]++')"
@@ -131,7 +130,7 @@ def with_symbols(text: str, *, is_mdx: bool) -> tuple[str, dict[str, str]]:
         symbol = f"{'# ' * (kind == 'line')}@{chr(_FIRST[kind] + len(symbols))}"
         return (match["before"] or "") + symbols.setdefault((kind, match[kind]), symbol)
 
-    pattern = _pattern(is_mdx=is_mdx, has_superscripts=re.search(_SCRIPT, text) is not None)
+    pattern = _pattern(is_mdx=is_mdx, has_superscripts=re.search(r"<su[bp]>|\^[\w+-]+\^|\w~\d+~", text) is not None)
     masked = pattern.sub(replace, text)
     return masked, {symbol: string for (_, string), symbol in symbols.items()}
 

@@ -161,8 +161,8 @@ class _Placing:
                 if origin is not None:
                     origin_part = source_parts[origin][min(used[origin], len(source_parts[origin]) - 1)]
                     if part[0] not in objects:
-                        cut = self._cut(part.span(), origin_part.span(), innermost)
-                        cut = cut if len(cut) == 1 or longest[origin] == word else {part.span(): None}
+                        is_longest = longest[origin] == word
+                        cut = self._cut(part.span(), origin_part.span(), innermost, is_longest=is_longest)
                     self.aligned[origin] += range(len(self.parts), len(self.parts) + len(cut))
                     used[origin] += 1
                 owners += cut.values()
@@ -170,12 +170,14 @@ class _Placing:
         root.run, root.bounds = (0, len(self.parts)), (0, len(translation))
         self.owners = _find_runs(owners, root)
 
-    def _cut(self, part: Span, origin: Span, innermost: list[_Node]) -> dict[Span, _Node | None]:
-        """Cut a part of the translation as tags cut its part of the source: cat<b>s</b> → gato<b>s</b>."""
+    def _cut(self, part: Span, origin: Span, innermost: list[_Node], *, is_longest: bool) -> dict[Span, _Node | None]:
+        """Cut the longest translation of a word as tags cut the word: cat<b>s</b> → gato<b>s</b>."""
         letters = [letter.start() for letter in _LETTER.finditer(self.source, *origin)] or [origin[0]]
         written = [letter.start() for letter in _LETTER.finditer(self.translation, *part)] or [part[0]]
         owners = [innermost[letter] for letter in letters]
         cuts = [number for number in range(1, len(owners)) if owners[number] is not owners[number - 1]]
+        if cuts and not is_longest:
+            return {part: None}
         ends = [cut if 2 * cut <= len(letters) else cut - len(letters) + len(written) for cut in cuts]
         if any(low >= high for low, high in itertools.pairwise([0, *ends, len(written)])):  # too short
             return {part: max(owners, key=lambda node: node.depth)}
