@@ -36,7 +36,7 @@ Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: w
 Finish = Callable[[Sequence[Translated]], list[Marked]]
 
 _LETTER = re.compile(rf"[^\W\d_]|{OBJECT}")
-_GAPS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*|(?<=[^\s|])\|(?=[^\s|])")  # line ends with white space; between a|b
+_GAPS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*|(?<=[.!?…])\|(?=[^\s|])")  # line ends with white space; between A.|B
 _LIFTED = re.compile(rf"{any_of(['number'])}|(?P<space>{NO_BREAK})|{KEPT.pattern}")
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0 (§2.2), even escaped
@@ -82,8 +82,8 @@ def cut_sentences(text: str) -> list[str]:
 def cut_marked(text: Marked) -> list[Marked]:
     """Cut a text with marks as `cut_sentences` does, but between links if there are several and no other words."""
     links = [0, *(mark.position for mark in text.marks if mark.is_link), len(text.text)]
-    gaps = list(zip(links[::2], links[1::2], strict=False))
-    if len(gaps) < 3 or _LETTER.search("".join(text.text[slice(*gap)] for gap in gaps)):
+    gaps, hidden = list(zip(links[::2], links[1::2], strict=False)), hide(text.text, OBJECT)
+    if len(gaps) < 3 or _LETTER.search("".join(hidden[slice(*gap)] for gap in gaps)):
         gaps = _gaps(text.text)
     return text.cut([*itertools.chain.from_iterable(gaps), len(text.text)])
 

@@ -107,6 +107,7 @@ ENDLESS = (
 def test_links_are_translated_one_by_one_where_nothing_else_has_words(run: Run):
     page = "<p><a>{} {}</a> <a>{}</a> | <b><a>{}</a></b><p>{} <a>{}</a> <a>{}</a>"
     assert run(".html", page.format(*"abcdefg"), backwards) == page.format(*"bacdgfe")
+    assert run(".html", "<a>core</a>::<a>arch</a>") == "<a>core</a>::<a>arch</a>"
 
 
 @pytest.mark.slow

@@ -88,9 +88,9 @@ def test_sentences_end_where_a_long_text_would_be_cut():
 
 
 def test_no_sentence_ends_within_a_kept_string():
-    text = "Run `a. B`, see https://a.org/x. Then {b. C}.\nNew line. 好。好\n1 a.|{b} c|| `d|e`"
+    text = "Run `a. B`, see https://a.org/x. Then {b. C}.\nNew line. 好。好\n1 a.|{b} c.|| `d.|e` d|e"
     parts = ["Run `a. B`, see https://a.org/x.", " ", "Then {b. C}.", "\n", "New line.", " ", "好。", "", "好"]
-    parts += ["\n", "1 a.", "|", "{b} c|| `d|e`"]
+    parts += ["\n", "1 a.", "|", "{b} c.|| `d.|e` d|e"]
     assert cut_sentences(text) == parts
 
 
