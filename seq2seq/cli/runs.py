@@ -101,43 +101,43 @@ def differing_settings(chosen: Sequence["SavedRun"]) -> dict[str, list[Any]]:
     return {key: values for key, values in by_key.items() if any(value != values[0] for value in values)}
 
 
+def facts_of(run: "SavedRun") -> dict[str, str]:
+    """Return what is shown of a run, by heading."""
+    from rich.filesize import decimal
+
+    best = run.validation
+    return {
+        "state": run.state,
+        "updates": f"{run.updates:,}",
+        "time": duration(run.seconds),
+        "loss": number(best and best.loss, 3),
+        "BLEU": number(best and best.bleu, 1),
+        "test BLEU": ", ".join(f"{name} {value:.1f}" for name, value in run.tests.items()),
+        "size": decimal(run.bytes),
+    }
+
+
 def list_table(saved: Sequence["SavedRun"]) -> "Table":
     """Return a table with a line for each run."""
-    from rich.filesize import decimal
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("run", "state", "updates", "time", "loss", "BLEU", "test BLEU", "size"):
-        is_text = heading in ("run", "state", "test BLEU")
+    table = Table("run", box=None, pad_edge=False, header_style="bold")
+    for heading in facts_of(saved[0]):
+        is_text = heading in ("state", "test BLEU")
         table.add_column(heading, justify="left" if is_text else "right", no_wrap=not is_text)
     for run in saved:
-        best = run.validation
-        loss, bleu = (number(best.loss, 3), number(best.bleu, 1)) if best else ("", "")
-        tests = ", ".join(f"{name} {value:.1f}" for name, value in run.tests.items())
-        cells = (f"{run.updates:,}", duration(run.seconds), loss, bleu, tests, decimal(run.bytes))
-        table.add_row(run.name, run.state, *cells)
+        table.add_row(run.name, *facts_of(run).values())
     return table
 
 
 def comparison_table(chosen: Sequence["SavedRun"], differing: Mapping[str, Sequence[Any]]) -> "Table":
     """Return a table with a column for each run: its scores and costs, then the settings in which the runs differ."""
-    from rich.filesize import decimal
     from rich.table import Table
 
     table = Table("", *(shorten_middle(run.name) for run in chosen), box=None, pad_edge=False, header_style="bold")
-    rows = {
-        "state": [run.state for run in chosen],
-        "updates": [f"{run.updates:,}" for run in chosen],
-        "time": [duration(run.seconds) for run in chosen],
-        "parameters": [number(run.parameters, 0) for run in chosen],
-        "validation loss": [number(run.validation and run.validation.loss, 3) for run in chosen],
-        "validation BLEU": [number(run.validation and run.validation.bleu, 1) for run in chosen],
-    }
-    for test in dict.fromkeys(name for run in chosen for name in run.tests):
-        rows[f"{test} BLEU"] = [number(run.tests.get(test), 1) for run in chosen]
-    rows["size"] = [decimal(run.bytes) for run in chosen]
-    for name, cells in rows.items():
-        table.add_row(name, *cells)
+    facts = [facts_of(run) | {"parameters": number(run.parameters, 0)} for run in chosen]
+    for heading in facts[0]:
+        table.add_row(heading, *(of_run[heading] for of_run in facts))
     table.add_section()
     for key, values in differing.items():
         table.add_row(key, *("null" if value is None else str(value) for value in values))

@@ -97,6 +97,7 @@ def test_runs_are_compared_by_scores_and_by_settings_that_differ(runs: Path, ask
     rows = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines() if line.strip()}
     assert rows["model.d_model"] == ["64", "32"]
     assert rows["time"] == ["1:02:05", "0:01:30"]
+    assert rows["parameters"] == ["1,600,000", "1,600,000"]
     assert not [key for key in rows if key.startswith(("name", "training."))]
     first, second = json.loads(ask("done", "lab/half", "--json")[1])
     assert first["differing_settings"] == {"model.d_model": 64}
