@@ -44,7 +44,9 @@ def resolve_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[f
     is_pre_norm = config.model.norm_position == "pre"
     if training.optimizer == rules.AUTO:
         training.optimizer = rules.optimizer(is_pre_norm=is_pre_norm)
-    resolve_max_tokens(config, data.train, data.tokenizer.sizes)
+    if training.max_tokens == rules.AUTO:
+        decision = broadcast_decision("max_tokens", lambda: str(max_tokens(config, data.train, data.tokenizer.sizes)))
+        training.max_tokens = int(decision)
     if training.learning_rate == rules.AUTO:
         batch = training.max_tokens * batches_an_update(config)
         training.learning_rate = rules.learning_rate(config.model.d_model, batch, is_pre_norm=is_pre_norm)
@@ -76,13 +78,8 @@ def _max_steps(config: Config, data: PreparedData, epoch: float) -> int:
     return rules.max_steps(positions, config.training.max_tokens * batches_an_update(config))
 
 
-def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
-    """Replace training.max_tokens=auto by a number: in all processes the first one's."""
-    if config.training.max_tokens == rules.AUTO:
-        config.training.max_tokens = int(broadcast_decision("max_tokens", lambda: str(_choose(config, pairs, sizes))))
-
-
-def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:
+def max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> int:
+    """Return the number for training.max_tokens=auto on this machine."""
     widths, training, model = pairs.lengths.max(axis=1) + 1, config.training, config.model
     longest = config.data.max_length + 1 if is_random(config) else int(widths.max())  # the longest pair that may come
     if not uses_gpu(config.trainer):

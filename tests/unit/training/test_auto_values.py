@@ -23,7 +23,7 @@ from seq2seq.settings.training import ModifiersConfig, TrainerConfig, TrainingCo
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training import auto_values
-from seq2seq.training.auto_values import ON_CPU, resolve_max_tokens, resolve_numbers
+from seq2seq.training.auto_values import ON_CPU, max_tokens, resolve_numbers
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import summary_table
 from tests.refusing import refuses
@@ -163,25 +163,21 @@ def test_a_gpus_batches_follow_from_its_memory_and_the_model() -> None:
 def test_a_gpu_has_at_least_fifty_updates_an_epoch(changes, pairs, expected, monkeypatch):
     monkeypatch.setattr(auto_values, "uses_gpu", lambda trainer: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 * 10**9, 80 * 10**9))
-    config = settings(**changes)
-    resolve_max_tokens(config, Pairs(np.zeros(0, np.int32), np.full((pairs, 2), 7, np.int32)), (30, None))
-    assert config.training.max_tokens == expected
+    of_seven = Pairs(np.zeros(0, np.int32), np.full((pairs, 2), 7, np.int32))
+    assert max_tokens(settings(**changes), of_seven, (30, None)) == expected
 
 
 @pytest.mark.parametrize(("longest", "expected"), [(20, ON_CPU), (1500, 1500)])
 def test_a_cpu_gets_small_batches_that_hold_the_longest_pair(longest: int, expected: int) -> None:
-    config = settings()
     before = torch.get_rng_state()
-    resolve_max_tokens(config, make_pairs(longest), (30, None))
+    assert max_tokens(settings(), make_pairs(longest), (30, None)) == expected
     assert torch.equal(torch.get_rng_state(), before)
-    assert config.training.max_tokens == expected
 
 
 def test_text_whose_longest_pair_is_not_known_yet_gets_room_for_it() -> None:
     config = settings(modifiers=ModifiersConfig(share=0.1))
     config.data = DataConfig(max_length=2000)
-    resolve_max_tokens(config, make_pairs(20), (30, None))
-    assert config.training.max_tokens == 2001
+    assert max_tokens(config, make_pairs(20), (30, None)) == 2001
 
 
 def test_a_run_without_enough_memory_says_what_needs_less(config, data, tmp_path, monkeypatch):
