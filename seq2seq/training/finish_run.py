@@ -97,12 +97,10 @@ def complete_run(config: Config, folder: Path, data: PreparedData, training: Tra
     known = target_words(data.folder, config.data.tgt_lang)
     if known is not None:
         facts["invented_words"] = invented_shares(data.tests, translations, known)
-    confidences = reliabilities(of_tests, data.tests) if translator.calibration else {}
+    confidences = reliabilities(of_tests, data.tests)
     facts["confidence"] = {name: of_set.to_dict() for name, of_set in confidences.items()}
-    families = probe(translator, data.tests, config.training.probes, known)
-    facts["robustness"] = to_plain(families)
-    card = model_card(config, facts, scores, worst(data.tests, translations), confidences, families)
-    _save(folder, bundle, card)
+    facts["robustness"] = to_plain(probe(translator, data.tests, config.training.probes, known))
+    _save(folder, bundle, model_card(config, facts, worst(data.tests, translations), confidences))
     write_json(folder / "results.json", facts)
     log.info("model: %s", folder / "model")
 

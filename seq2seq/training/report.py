@@ -2,8 +2,7 @@
 
 import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from rich.table import Table
 
 from seq2seq.data.dataset import PreparedData
 from seq2seq.data.dataset import example as example_pair
-from seq2seq.evaluation.metrics import Scores
-from seq2seq.evaluation.robustness import HEADINGS, Family
+from seq2seq.evaluation.metrics import METRICS, Scores
+from seq2seq.evaluation.robustness import HEADINGS
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.storage.atomic import replacing
@@ -139,24 +138,22 @@ def draw_curves(folder: Path) -> None:
 
     figure = Figure(figsize=(11, 7), layout="constrained")
     axes = figure.subplots(2, 2, sharex=True)
-    panels: list[tuple[str, list[tuple[str, str]]]] = [
-        ("loss (nats per target token)", [("loss", "training"), ("val_loss", "validation")]),
-        ("BLEU on the validation sample", [("val_bleu", "validation")]),
-        ("learning rate", [("learning_rate", "")]),
-        ("target tokens per second", [("tokens_per_second", "")]),
-    ]
-    for axis, (title, curves) in zip(axes.flat, panels, strict=True):
-        if of_sets := _curves_of_sets(rows, curves[-1][0]):
-            curves = [*curves[:-1], (curves[-1][0], "mean over the validation sets"), *of_sets]
-        for key, label in curves:
-            points = [(int(row["step"]), float(row[key])) for row in rows if row.get(key)]
-            if points:
-                axis.plot(
-                    *zip(*points, strict=True), label=label, marker="o" if len(points) < 30 else None, markersize=3
-                )
+    panels = {  # titles and columns
+        "loss (nats per target token)": ("loss", "val_loss"),
+        "BLEU on the validation sample": ("val_bleu",),
+        "learning rate": ("learning_rate",),
+        "target tokens per second": ("tokens_per_second",),
+    }
+    names = dict.fromkeys(name for row in rows for name in row)
+    for axis, (title, columns) in zip(axes.flat, panels.items(), strict=True):
+        for name in names:
+            if name.partition("/")[0] in columns:  # val_loss, and val_loss/SET of several sets
+                points = {int(row["step"]): float(row[name]) for row in rows if row.get(name)}
+                marker = "o" if len(points) < 30 else None
+                axis.plot([*points], [*points.values()], label=name, marker=marker, markersize=3)
         axis.set_title(title, fontsize=10)
         axis.grid(alpha=0.3)
-        if len(curves) > 1:
+        if len(axis.lines) > 1:
             axis.legend()
     for axis in axes[-1]:
         axis.set_xlabel("updates")
@@ -165,12 +162,6 @@ def draw_curves(folder: Path) -> None:
             figure.savefig(draft, dpi=110, format="png")
     except OSError as error:  # the run is worth more than its picture
         log.warning("%s cannot be drawn: %s", folder / "curves.png", error.strerror or error)
-
-
-def _curves_of_sets(rows: Sequence[Mapping[str, str]], key: str) -> list[tuple[str, str]]:
-    """Return each validation set's column and label; none for a single set, whose values are in the column `key`."""
-    names = dict.fromkeys(name for row in rows for name in row if name.startswith(f"{key}/"))
-    return [(name, name.removeprefix(f"{key}/")) for name in names]
 
 
 def scores_table(scores: Mapping[str, Scores]) -> Table:
@@ -201,14 +192,11 @@ translations; ◆ marks their mean confidence, where the bar would end if confid
     return "".join(parts)
 
 
-def _families(families: Mapping[str, Family]) -> str:
+def _families(families: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the model card's section on unusual texts; empty without such texts."""
     if not families:
         return ""
-    rows = "\n".join(
-        f"| {name} | {' | '.join('' if value is None else str(value) for value in asdict(family).values())} |"
-        for name, family in families.items()
-    )
+    rows = [[name, *("" if value is None else value for value in family.values())] for name, family in families.items()]
     return f"""
 ## Unusual texts
 
@@ -218,8 +206,13 @@ the training text has.
 
 | {" | ".join(HEADINGS)} |
 |{"---|" * len(HEADINGS)}
-{rows}
+{_rows(rows)}
 """
+
+
+def _rows(rows: Iterable[Iterable[object]]) -> str:
+    """Return rows of a Markdown table."""
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in rows)
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
@@ -241,25 +234,24 @@ tags: [translation, {architecture}]
 def model_card(
     config: Config,
     facts: Mapping[str, Any],
-    scores: Mapping[str, Scores] | None = None,
     samples: Sequence[tuple[str, str, str]] = (),
     confidences: Mapping[str, Reliability] | None = None,
-    families: Mapping[str, Family] | None = None,
 ) -> str:
     """Return the bundle's README.md: a Hugging Face model card with data, recipe, scores and known failures.
 
     facts are the values of `results.json`; samples are (source, reference, translation), the worst translation first;
-    confidences are the reliability of the model's confidences, by test set; families are the results on unusual texts.
+    confidences are the reliability of the model's confidences, by test set.
     """
-    src, tgt, scores = config.data.src_lang, config.data.tgt_lang, scores or {}
+    src_lang, tgt_lang = config.data.src_lang, config.data.tgt_lang
+    scores = facts.get("scores", {})
     network = NETWORKS.get(config.model.architecture, "A network of an extension")
-    rows = "\n".join(
-        f"| {name} | {s.num_sentences} | {s.bleu.value:.1f} | {s.chrf.value:.1f} | {s.ter.value:.1f} |"
-        for name, s in scores.items()
-    )
-    signatures = "\n".join(f"- `{m.signature}`" for s in list(scores.values())[:1] for m in (s.bleu, s.chrf, s.ter))
-    cells = ([text.replace("|", "\\|") for text in sample] for sample in samples)
-    failures = "\n".join(f"| {source} | {translation} | {reference} |" for source, reference, translation in cells)
+    rows = [
+        [name, of_set["num_sentences"], *(f"{of_set[metric]['value']:.1f}" for metric in METRICS)]
+        for name, of_set in scores.items()
+    ]
+    first = list(scores.values())[:1]
+    signatures = "\n".join(f"- `{of_set[metric]['signature']}`" for of_set in first for metric in METRICS)
+    failures = [[text.replace("|", "\\|") for text in (src, line, tgt)] for src, tgt, line in samples]
     began = f"It began with the weights of `{'/'.join(Path(config.init).parts[-2:])}`." if config.init else ""
     ended = f"seed {config.seed}. "
     if "weights_after" in facts:
@@ -267,13 +259,13 @@ def model_card(
     else:
         ended += f"Validation loss: {facts['validation_loss']} nats per token."
     corpora = ", ".join(f"`{Path(file['name']).name}`" for file in facts["data"]["files"])
-    return f"""{front_matter(src, tgt, config.model.architecture)}
-# {config.name}: {src}→{tgt} translation
+    return f"""{front_matter(src_lang, tgt_lang, config.model.architecture)}
+# {config.name}: {src_lang}→{tgt_lang} translation
 
 {network} of {facts["parameters"]:,} parameters, trained by `seq2seq` {facts["version"]}.
 
 ```
-seq2seq translate --model FOLDER "{example(src)}"
+seq2seq translate --model FOLDER "{example(src_lang)}"
 ```
 
 ## Data
@@ -297,10 +289,10 @@ Beam {config.search.beam}, length penalty {config.search.length_penalty}, raw re
 
 | test set | sentences | BLEU | chrF++ | TER |
 |---|---|---|---|---|
-{rows}
+{_rows(rows)}
 
 {signatures}
-{_confidences(confidences or {})}{_families(families or {})}
+{_confidences(confidences or {})}{_families(facts.get("robustness", {}))}
 ## Known failures
 
 Its worst translations of the test sets, by sentence chrF. Words that the training texts do not hold are guessed; so
@@ -308,5 +300,5 @@ are meanings that depend on more than the sentence.
 
 | source | translation | reference |
 |---|---|---|
-{failures}
+{_rows(failures)}
 """

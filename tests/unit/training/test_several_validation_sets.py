@@ -102,10 +102,9 @@ def test_the_picture_has_a_curve_of_each_set_and_of_the_mean(tmp_path: Path, mon
 
     monkeypatch.setattr(Axes, "plot", recorded)
     draw_curves(tmp_path)
-    mean = "mean over the validation sets"
     assert drawn == [
-        *(("training", [5.0]), (mean, [3.0, 3.0]), ("own", [2.0, 1.0]), ("general", [4.0, 5.0])),
-        *((mean, [20.0, 21.0]), ("own", [30.0, 40.0]), ("general", [10.0, 2.0])),
+        *(("loss", [5.0]), ("val_loss", [3.0, 3.0]), ("val_loss/own", [2.0, 1.0]), ("val_loss/general", [4.0, 5.0])),
+        *(("val_bleu", [20.0, 21.0]), ("val_bleu/own", [30.0, 40.0]), ("val_bleu/general", [10.0, 2.0])),
     ]
 
 
