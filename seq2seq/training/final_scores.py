@@ -5,7 +5,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 from sacrebleu.metrics.chrf import CHRF
@@ -14,7 +13,7 @@ from seq2seq.data.corpus import Pair
 from seq2seq.data.dataset import Pairs
 from seq2seq.data.prepare import find_prepared
 from seq2seq.errors import UserError
-from seq2seq.evaluation.faults import invented_share, separates_words, word_forms
+from seq2seq.evaluation.faults import separates_words, word_forms
 from seq2seq.evaluation.robustness import Family, make_probes, measure
 from seq2seq.progress import phase
 from seq2seq.settings.bundle import Calibration
@@ -93,17 +92,6 @@ def probe(translator: Translator, tests: Tests, count: int, known: Collection[st
         return [best.text for best in _translate(translator, texts, "translating unusual texts")]
 
     return measure(probes, translate, translator.tgt_lang, known)
-
-
-def invented_shares(tests: Tests, texts: Mapping[str, Sequence[str]], known: Collection[str]) -> dict[str, Any]:
-    """Return each test set's share of invented words among the translations' words, and among the references' words."""
-    return {
-        name: {
-            "translations": round(invented_share(zip((src for src, _ in pairs), texts[name], strict=True), known), 5),
-            "references": round(invented_share(pairs, known), 5),
-        }
-        for name, pairs in tests.items()
-    }
 
 
 def worst(tests: Tests, translations: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:

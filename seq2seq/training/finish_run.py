@@ -33,7 +33,6 @@ from seq2seq.training.averaging import mean_weights
 from seq2seq.training.final_scores import (
     Tests,
     calibrate_on,
-    invented_shares,
     probe,
     reliabilities,
     run_translator,
@@ -94,11 +93,9 @@ def complete_run(config: Config, folder: Path, data: PreparedData, training: Tra
     facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
     if scores:
         console().print(scores_table(scores))
-    known = target_words(data.folder, config.data.tgt_lang)
-    if known is not None:
-        facts["invented_words"] = invented_shares(data.tests, translations, known)
     confidences = reliabilities(of_tests, data.tests)
     facts["confidence"] = {name: of_set.to_dict() for name, of_set in confidences.items()}
+    known = target_words(data.folder, config.data.tgt_lang)
     facts["robustness"] = to_plain(probe(translator, data.tests, config.training.probes, known))
     _save(folder, bundle, model_card(config, facts, worst(data.tests, translations), confidences))
     write_json(folder / "results.json", facts)
