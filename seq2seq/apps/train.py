@@ -113,7 +113,7 @@ def start(cfg: DictConfig, own: Any, callbacks: Sequence["Callback"] = (), *, is
     is_open = is_resumed and not (is_program or AUTO in then or named & {"trainer.devices", "trainer.num_nodes"})
     if launch and is_open and (math.prod(then) != launch.processes or launch.nodes not in (0, then[1])):
         config.trainer.devices = config.trainer.num_nodes = AUTO  # as many as were started now
-    processes.choose_devices(config.trainer, is_resumed=is_resumed)
+    processes.choose_devices(config.trainer)
     processes.check_processes(config.trainer, is_sweep=is_sweep)
     config.trainer.precision = processes.choose_precision(config.trainer)  # saved, so that a resumed run keeps it
     if (source := config.init) is not None and not is_resumed:

@@ -73,7 +73,7 @@ def uses_gpu(config: TrainerConfig) -> bool:
     return config.accelerator != "cpu" and torch.cuda.is_available()
 
 
-def choose_devices(config: TrainerConfig, *, is_resumed: bool = False) -> None:
+def choose_devices(config: TrainerConfig) -> None:
     """Replace trainer.num_nodes=auto and trainer.devices=auto by numbers: those of started processes, or all GPUs."""
     gpus = 0 if config.accelerator == "cpu" else torch.cuda.device_count()
     if config.accelerator == "gpu" and gpus == 0:
@@ -88,9 +88,8 @@ def choose_devices(config: TrainerConfig, *, is_resumed: bool = False) -> None:
     if config.devices == AUTO:
         config.devices = max(1, launch.processes // config.num_nodes if launch else gpus)
     if gpus and config.devices > gpus:
-        advice = f"set trainer.devices={gpus}" if is_resumed else "leave it out to take them all"
-        if launch:
-            advice = f"start {gpus} processes on each machine, or let each process see all GPUs of its machine"
+        started = f"start {gpus} processes on each machine, or let each process see all GPUs of its machine"
+        advice = started if launch else f"set trainer.devices={gpus}"
         raise UserError(f"trainer.devices={config.devices} but this machine has {gpus} GPUs: {advice}")
 
 

@@ -105,13 +105,17 @@ def read_lab(folder: Path, expected: Sequence[str]) -> Lab:
     """Read every run in the folder; a missing experiment or seed of the expected experiments is a problem."""
     if not folder.is_dir():
         raise UserError(f"--runs {folder} is no folder: make the runs first (docs/lab.md has the commands)")
-    runs, problems = [], []
+    by_seed: dict[tuple[str, int], LabRun] = {}
+    problems = []
     for path in sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()):
         try:
-            runs.append(read_run(path))
+            run = read_run(path)
         except UserError as error:
             problems.append(str(error))
-    runs = _without_copies(runs, problems)
+            continue
+        if by_seed.setdefault((run.experiment, run.seed), run) is not run:
+            problems.append(f"{run.experiment}: two runs with seed {run.seed}: the second, by folder name, is left out")
+    runs = list(by_seed.values())
     if not runs:
         reasons = f" ({'; '.join(problems)})" if problems else ""
         raise UserError(f"--runs {folder} has no complete run{reasons}: make the runs first (docs/lab.md)")
@@ -163,16 +167,6 @@ def read_run(folder: Path) -> LabRun:
     if not all(math.isfinite(value) for value in (run.bleu, run.validation_loss, run.training_loss)):
         raise UserError(f"{folder.name}: its loss or BLEU is not a finite number: the training diverged")
     return run
-
-
-def _without_copies(runs: Sequence[LabRun], problems: list[str]) -> list[LabRun]:
-    """Return the first run of each experiment and seed; append a problem for each other run of them."""
-    first: dict[tuple[str, int], LabRun] = {}
-    copies = [run for run in runs if first.setdefault((run.experiment, run.seed), run) is not run]
-    problems += [
-        f"{run.experiment}: two runs with seed {run.seed}: the second, by folder name, is left out" for run in copies
-    ]
-    return list(first.values())
 
 
 def _differing(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
