@@ -19,7 +19,7 @@ from seq2seq.storage.atomic import replacing
 from seq2seq.training.calibration import ACCEPTABLE, Reliability, bar
 from seq2seq.training.processes import uses_gpu
 from seq2seq.training.replay import records_updates
-from seq2seq.training.run_files import read_metrics, write_text
+from seq2seq.training.run_files import curve, read_metrics, write_text
 from seq2seq.translate.bundle import example
 
 log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ def draw_curves(folder: Path) -> None:
     for axis, (title, columns) in zip(axes.flat, panels.items(), strict=True):
         for name in names:
             if name.partition("/")[0] in columns:  # val_loss, and val_loss/SET of several sets
-                points = {int(row["step"]): float(row[name]) for row in rows if row.get(name)}
+                points = curve(rows, name)
                 marker = "o" if len(points) < 30 else None
                 axis.plot([*points], [*points.values()], label=name, marker=marker, markersize=3)
         axis.set_title(title, fontsize=10)

@@ -106,11 +106,13 @@ def read_metrics(folder: Path) -> list[dict[str, str]]:
 
 def losses_by_update(folder: Path) -> dict[int, float]:
     """Return the validation losses of a run by update, in order; its training losses if it has no validation."""
-    rows = [(int(row["step"]), row) for row in read_metrics(folder)]
-    for name in ("val_loss", "loss"):
-        if losses := {step: float(row[name]) for step, row in rows if row.get(name)}:
-            return dict(sorted(losses.items()))
-    return {}
+    rows = read_metrics(folder)
+    return dict(sorted((curve(rows, "val_loss") or curve(rows, "loss")).items()))
+
+
+def curve(rows: Sequence[Mapping[str, str]], name: str) -> dict[int, float]:
+    """Return the values of a column of metrics.csv by update."""
+    return {int(row["step"]): float(row[name]) for row in rows if row.get(name)}
 
 
 def forget_after(path: Path, step: int, *, validated: bool) -> None:
@@ -186,7 +188,7 @@ def read_run(folder: Path, name: str) -> SavedRun:
     state = state_of(folder, config, holder)
     is_complete, monitor = state == COMPLETE, config.training.monitor if config else "bleu"
     logged = int(rows[-1]["step"]) if rows else 0
-    times = [float(row["seconds"]) for row in rows if row.get("seconds")]
+    times = list(curve(rows, "seconds").values())
     files = _stat_files(folder)
     return SavedRun(
         name=name,

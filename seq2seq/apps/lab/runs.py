@@ -19,7 +19,7 @@ from seq2seq.settings.compose import home
 from seq2seq.settings.config import used_settings
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.missing_packages import require_package
-from seq2seq.training.run_files import read_table
+from seq2seq.training.run_files import curve, read_table
 
 Curve = list[tuple[int, float]]  # (updates, nats per target token)
 _RUN_SETTINGS = {  # that differ between runs of one experiment
@@ -139,9 +139,7 @@ def read_run(folder: Path) -> LabRun:
             raise UserError(
                 f"{folder.name}: broken off or still going on, {last} updates of {config.trainer.max_steps}"
             )
-        losses, validations = (
-            [(int(row["step"]), float(row[key])) for row in rows if row.get(key)] for key in ("loss", "val_loss")
-        )
+        losses, validations = (list(curve(rows, key).items()) for key in ("loss", "val_loss"))
         facts = parse_json((folder / "results.json").read_bytes(), Path(folder.name, "results.json"))
         test_set, scores = next(iter(facts["scores"].items()))
         run = LabRun(
