@@ -7,7 +7,6 @@ import contextlib
 import math
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -50,9 +49,7 @@ class Checkpoints(Checkpoint):
     the checkpoint validates first. Therefore only the last validation needs a save after it.
     """
 
-    def __init__(
-        self, folder: Path, config: Config, record: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, folder: Path, config: Config, record: Mapping[str, Any], clock: Callable[[], float]) -> None:
         """Save to folder; each checkpoint holds the record, plain values that a resumed run is compared with.
 
         clock returns the time in seconds, the same on all ranks.
@@ -120,19 +117,15 @@ class Checkpoints(Checkpoint):
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Add the record to the checkpoint."""
-        checkpoint[RECORD] = {**self.record, **shares(trainer), "validation_pending": self._pending}
+        shares = {"ranks": trainer.world_size, "accumulate": trainer.accumulate_grad_batches}  # of an update's batches
+        checkpoint[RECORD] = {**self.record, **shares, "validation_pending": self._pending}
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Convert Lightning's counters to another number of ranks; note a validation that is still due."""
         record = checkpoint[RECORD]
         progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
-        convert_counters(progress, shares(trainer)["accumulate"], record["accumulate"])
+        convert_counters(progress, cast(int, trainer.accumulate_grad_batches), record["accumulate"])
         self._pending = record["validation_pending"]
-
-
-def shares(trainer: L.Trainer) -> dict[str, int]:
-    """Return how an update's batches are distributed: ranks, and batches that each rank accumulates."""
-    return {"ranks": trainer.world_size, "accumulate": cast(int, trainer.accumulate_grad_batches)}
 
 
 def convert_counters(progress: dict[str, Any], accumulate: int, accumulated: int) -> None:
