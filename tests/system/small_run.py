@@ -1,12 +1,15 @@
 """Settings of a training run of seconds, and what its folder holds; for tests of whole processes."""
 
 import csv
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from launcher import Finished
+from launcher import REPOSITORY, Finished
 
 from tests.toy import FILES, TINY
 
@@ -23,6 +26,12 @@ VARIANTS = {
     "recurrent": (*RUN, "trainer.precision=bf16-mixed", "model=lstm", "model.d_model=16", "tokenizer.vocab_size=300"),
 }
 PAIR = ("trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu")
+
+
+def program(code: str, *arguments: str, cwd: Path, texts: str = "") -> "subprocess.CompletedProcess[str]":
+    """Run code with arguments in a new interpreter."""
+    command, environment = [sys.executable, "-c", code, *arguments], {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(command, cwd=cwd, env=environment, input=texts, capture_output=True, text=True, check=False)
 
 
 def checkpoints(run: Path) -> list[str]:

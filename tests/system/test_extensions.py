@@ -1,15 +1,13 @@
 """Own parts: a module that the user names registers them, and nothing else imports it."""
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from launcher import Launcher
-from small_run import BASE, fails_in_one_line, last_weights, logged
+from small_run import BASE, fails_in_one_line, last_weights, logged, program
 
 from examples.relative_bias import RelativeAttention
 from seq2seq.model.build import build_model
@@ -18,7 +16,6 @@ from seq2seq.text.tokenizer import PAD
 from tests.toy import FILES, TINY, write_corpus
 
 pytestmark = pytest.mark.system
-REPOSITORY = Path(__file__).parents[2]
 
 PARTS = """
 import torch
@@ -75,17 +72,8 @@ def test_a_network_of_ones_own_is_trained_and_translates_and_is_explained(launch
     launcher.complete(*BASE, *network, "name=own", "trainer.max_steps=3", cwd=workdir)
 
     def run(command: str, *options: str) -> subprocess.CompletedProcess[str]:
-        program = (
-            sys.executable,
-            "-c",
-            "from seq2seq.cli import main; main()",
-            command,
-            "--model",
-            "runs/own",
-            "A cat.",
-        )
-        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-        return subprocess.run((*program, *options), cwd=workdir, env=environment, capture_output=True, text=True)
+        start = "from seq2seq.cli import main; main()"
+        return program(start, command, "--model", "runs/own", "A cat.", *options, cwd=workdir)
 
     assert re.fullmatch("error: .*relative_bias is not known: .* --extension MODULE\n", run("translate").stderr)
     named = ("--extension", "examples.relative_bias")
@@ -141,12 +129,10 @@ SETTINGS = (
 def test_the_reported_translations_are_those_of_the_changed_attention(tmp_path: Path) -> None:
     write_corpus(tmp_path)
 
-    def run(*arguments: str, texts: str = "") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", SCRIPT, *arguments]
-        return subprocess.run(command, cwd=tmp_path, input=texts, capture_output=True, text=True, check=True)
-
-    trained = run("train", *SETTINGS)
+    trained = program(SCRIPT, "train", *SETTINGS, cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
     assert len(re.findall("decoding.c computes something else", trained.stdout + trained.stderr)) == 1
     sources = [line.split("\t")[0] for line in (tmp_path / "test.tsv").read_text().splitlines()]
     file = tmp_path / "runs" / "relu" / "translations" / "test.txt"
-    assert run("translate", texts="\n".join(sources)).stdout.splitlines() == file.read_text().splitlines()
+    translated = program(SCRIPT, "translate", cwd=tmp_path, texts="\n".join(sources))
+    assert translated.stdout.splitlines() == file.read_text().splitlines()

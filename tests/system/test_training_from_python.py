@@ -1,17 +1,13 @@
 """`seq2seq.train` in a program: the run of train.py, and nothing else of the process changes."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from launcher import Launcher
-from small_run import BASE
+from small_run import BASE, program
 
 pytestmark = pytest.mark.system
 
-REPOSITORY = Path(__file__).parents[2]
 PROGRAM = f"""
 import fcntl, logging, signal, sys, threading
 from lightning import Callback
@@ -55,9 +51,7 @@ assert len([row for row in again.metrics if "loss" in row]) == 14
 
 
 def test_a_program_trains_as_train_py_does(launcher: Launcher, workdir: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, cwd=workdir, env=environment, capture_output=True, text=True, check=False)
+    done = program(PROGRAM, cwd=workdir)
     assert done.returncode == 0, done.stderr
     for name, line in zip(
         ("training.lr", "none.tsv", "huge", "trainer.devices"), done.stdout.splitlines(), strict=True
