@@ -18,6 +18,7 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer, WeightAv
 from seq2seq.data.batching import Batch
 from seq2seq.data.dataset import PreparedData, trained_length
 from seq2seq.errors import UserError
+from seq2seq.settings.checks import CALLBACKS, part_of
 from seq2seq.settings.config import Config
 from seq2seq.settings.missing_packages import resume_command
 from seq2seq.training.checkpoints import Checkpoints, ends_update
@@ -201,7 +202,10 @@ class RunningAverage(WeightAveraging):
 def make_callbacks(
     config: Config, folder: Path, data: PreparedData, record: Mapping[str, Any], updates_per_epoch: float | None = None
 ) -> list[Callback]:
-    """Return all callbacks of a run, in the order in which they act; checkpoints hold the record."""
+    """Return all callbacks of a run, in the order in which they act; checkpoints hold the record.
+
+    With updates_per_epoch the log counts epochs.
+    """
     training, trainer = config.training, config.trainer
     budget = Budget(trainer.max_steps, trainer.duration())
     callbacks: list[Callback] = [
@@ -221,6 +225,6 @@ def make_callbacks(
     if training.patience > 0:
         monitor, mode = f"val_{training.monitor}", "max" if training.monitor == "bleu" else "min"
         callbacks.append(Patience(monitor, training.patience, mode))
-    if trainer.fast_dev_run:
-        return callbacks
-    return [*callbacks, Checkpoints(folder / "checkpoints", config, record, lambda: budget.seconds)]
+    if not trainer.fast_dev_run:
+        callbacks.append(Checkpoints(folder / "checkpoints", config, record, lambda: budget.seconds))
+    return [*callbacks, *(part_of(CALLBACKS, name)(config) for name in trainer.callbacks)]

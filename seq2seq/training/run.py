@@ -24,7 +24,7 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.progress import console
 from seq2seq.settings.config import Config
 from seq2seq.training.auto_values import batches_an_update, resolve_numbers
-from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
+from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError, make_callbacks
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.finetune import make_model
 from seq2seq.training.finish_run import TrainingEnd, complete_run, save_best
@@ -70,7 +70,8 @@ def train(
         return best_value(folder, config.training.monitor)
     record = describe_run(config, corpus_digests(config.data) if rank() == 0 else {})  # process 0 writes it
     module = make_module(config, data, resumed=checkpoint is not None)
-    trainer = make_trainer(config, folder, data, record, updates_per_epoch, callbacks)
+    own = make_callbacks(config, folder, data, record, updates_per_epoch)
+    trainer = make_trainer(config, folder, [*own, *callbacks])
     prepare(trainer.strategy.root_device)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     show(summary_table(config, data, (named, ruled), updates_per_epoch, parameters, hardware(trainer)))

@@ -6,20 +6,16 @@ import os
 import secrets
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import lightning as L
 from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 
-from seq2seq.data.dataset import PreparedData
 from seq2seq.errors import UserError, shorten
-from seq2seq.settings.checks import CALLBACKS, part_of
 from seq2seq.settings.config import Config, flatten
-from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import DurableIO
 from seq2seq.training.processes import make_strategy, rank, uses_gpu
 from seq2seq.training.replay import records_updates
@@ -128,20 +124,9 @@ def continued_table(folder: Path) -> CSVLogger:
     return logger
 
 
-def make_trainer(
-    config: Config,
-    folder: Path,
-    data: PreparedData,
-    record: Mapping[str, Any],
-    updates_per_epoch: float | None = None,
-    callbacks: Sequence[L.Callback] = (),
-) -> L.Trainer:
-    """Return Lightning's Trainer with this run's callbacks and loggers; its checkpoints hold the record.
-
-    With updates_per_epoch the log counts epochs; callbacks are the user's.
-    """
+def make_trainer(config: Config, folder: Path, callbacks: Sequence[L.Callback]) -> L.Trainer:
+    """Return Lightning's Trainer with callbacks and this run's loggers."""
     settings = config.trainer
-    own = [part_of(CALLBACKS, name)(config) for name in settings.callbacks]
     for message in (".*does not have many workers.*", ".*treespec, LeafSpec.*", ".*number of training batches.*"):
         warnings.filterwarnings("ignore", message)
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
@@ -160,7 +145,7 @@ def make_trainer(
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=settings.log_every,
-        callbacks=[*make_callbacks(config, folder, data, record, updates_per_epoch), *own, *callbacks],
+        callbacks=list(callbacks),
         plugins=[DurableIO()],
         logger=make_loggers(config, folder) if not settings.fast_dev_run else False,
         fast_dev_run=settings.fast_dev_run * config.training.accumulate,

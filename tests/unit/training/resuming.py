@@ -18,6 +18,7 @@ from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainerConfig, TrainingConfig
+from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.run import fit
@@ -84,7 +85,7 @@ def run(
     module = TranslationModule(
         build_model(config.model, data.tokenizer.target.vocab_size), config.training, seed=config.seed
     )
-    trainer = make_trainer(config, folder, data, describe_run(config, {}))
+    trainer = make_trainer(config, folder, make_callbacks(config, folder, data, describe_run(config, {})))
     diary = Diary()
     trainer.callbacks += [diary, *more]  # type: ignore[attr-defined]
     fit(trainer, module, config, data, checkpoint)
