@@ -165,16 +165,11 @@ def test_a_run_with_other_settings_is_neither_kept_nor_gone_on_with(config, tmp_
     assert find_existing(elsewhere, tmp_path) == results
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (Config(logger=LoggerConfig(wandb=True)), r"^logger=wandb needs the package wandb: .* -e '.*\[wandb\]'$"),
-        (Config(logger=LoggerConfig(mlflow=True)), r"^logger=mlflow needs the package mlflow: .* -e '.*\[mlflow\]'$"),
-    ],
-)
-def test_loggers_need_their_packages(config: Config, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_loggers_need_their_packages(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(logger=LoggerConfig(wandb=name == "wandb", mlflow=name == "mlflow"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    refuses(message, refuse_early, config)
+    refuses(rf"^logger={name} needs the package {name}: .* -e '.*\[{name}\]'$", refuse_early, config)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     refuse_early(config)
 
