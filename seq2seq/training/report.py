@@ -166,10 +166,11 @@ def draw_curves(folder: Path) -> None:
 
 def scores_table(scores: Mapping[str, Scores]) -> Table:
     """Return a table with a row of scores for each test set."""
-    table = Table("test set", "sentences", "BLEU ↑", "chrF++ ↑", "TER ↓", title="Test scores", title_justify="left")
+    headings = (heading for heading, _ in METRICS.values())
+    table = Table("test set", "sentences", *headings, title="Test scores", title_justify="left")
     for name, of_set in scores.items():
-        values = (of_set.bleu.value, of_set.chrf.value, of_set.ter.value)
-        table.add_row(name, f"{of_set.num_sentences:,}", *(f"{value:.1f}" for value in values))
+        values = (f"{getattr(of_set, metric).value:.1f}" for metric in METRICS)
+        table.add_row(name, f"{of_set.num_sentences:,}", *values)
     return table
 
 
@@ -245,6 +246,7 @@ def model_card(
     src_lang, tgt_lang = config.data.src_lang, config.data.tgt_lang
     scores = facts.get("scores", {})
     network = NETWORKS.get(config.model.architecture, "A network of an extension")
+    headings = ["test set", "sentences", *(heading.partition(" ")[0] for heading, _ in METRICS.values())]
     rows = [
         [name, of_set["num_sentences"], *(f"{of_set[metric]['value']:.1f}" for metric in METRICS)]
         for name, of_set in scores.items()
@@ -287,8 +289,8 @@ The whole recipe is the run's `config.yaml`:
 
 Beam {config.search.beam}, length penalty {config.search.length_penalty}, raw references, sacreBLEU.
 
-| test set | sentences | BLEU | chrF++ | TER |
-|---|---|---|---|---|
+{_rows([headings])}
+|{"---|" * len(headings)}
 {_rows(rows)}
 
 {signatures}
