@@ -46,27 +46,19 @@ def update(optimizer: torch.optim.Optimizer, optimised: list[nn.Parameter], seed
     return [parameter.detach() - old for parameter, old in zip(optimised, before, strict=True)]
 
 
-def test_matrices_change_by_a_given_length_in_every_second_update() -> None:
+def test_matrices_change_in_every_second_update_by_a_given_length_against_all_gradients_so_far() -> None:
     optimised = parameters()
-    optimizer = make(optimised)
+    optimizer, gradients = make(optimised), list[Tensor | None]()
     for number in (1, 2, 3, 4):
         changes = update(optimizer, optimised, number)[:3]
+        gradients.append(optimised[0].grad)
         if number % EVERY:
             assert not any(change.any() for change in changes)
             continue
         for change in changes:
             assert change.square().mean().sqrt().item() == pytest.approx(EVERY * RATE * RMS, rel=0.5)
-
-
-def test_the_first_change_is_against_all_gradients_so_far() -> None:
-    optimised = parameters()
-    optimizer = make(optimised)
-    gradients = []
-    for number in (1, 2):
-        change = update(optimizer, optimised, number)[0]
-        assert optimised[0].grad is not None
-        gradients.append(optimised[0].grad)
-    assert all((change * gradient).sum() < 0 for gradient in gradients)
+        if number == EVERY:
+            assert all(gradient is not None and (changes[0] * gradient).sum() < 0 for gradient in gradients)
 
 
 def test_other_parameters_change_as_by_adamw() -> None:
