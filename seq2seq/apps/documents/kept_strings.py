@@ -36,7 +36,7 @@ Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: w
 Finish = Callable[[Sequence[Translated]], list[Marked]]
 
 _LETTER = re.compile(rf"[^\W\d_]|{OBJECT}")
-_GAPS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*|(?<=[.!?…])\|(?=[^\s|])")  # line ends with white space; between A.|B
+_GAPS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*|\|(?<=[.!?…]\|)(?=[^\s|])")  # line ends with white space; between A.|B
 _LIFTED = re.compile(rf"{any_of(['number'])}|(?P<space>{NO_BREAK})|{KEPT.pattern}")
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0 (§2.2), even escaped
@@ -84,13 +84,12 @@ def cut_marked(text: Marked) -> list[Marked]:
     links = [0, *(mark.position for mark in text.marks if mark.is_link), len(text.text)]
     gaps, hidden = list(zip(links[::2], links[1::2], strict=False)), hide(text.text, OBJECT)
     if len(gaps) < 3 or _LETTER.search("".join(hidden[slice(*gap)] for gap in gaps)):
-        gaps = _gaps(text.text)
+        gaps = _gaps(hidden)
     return text.cut([*itertools.chain.from_iterable(gaps), len(text.text)])
 
 
-def _gaps(text: str) -> Iterator[tuple[int, int]]:
+def _gaps(hidden: str) -> Iterator[tuple[int, int]]:
     """Yield where what parts sentences, lines and choices begins and ends, outside of kept strings."""
-    hidden = hide(text, OBJECT)
     start = 0
     for gap in [*_GAPS.finditer(hidden), None]:
         line = hidden[start : len(hidden) if gap is None else gap.start()]
