@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain, count, cycle, starmap
+from itertools import chain, count, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from rich.table import Table
 from seq2seq.data.corpus import naming_keys
 from seq2seq.data.dataset import Pairs
 from seq2seq.data.modifiers import Modifiers
+from seq2seq.data.processes import Processes
 from seq2seq.errors import UserError
 from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig
 from seq2seq.text.tokenizer import UNK, Tokenizer
@@ -110,7 +111,7 @@ class Encoder:
 class PreparedEpochs:
     """Prepared pairs as blocks, an epoch each; with an encoder, blocks of about `size` pairs with new ids.
 
-    Of several readers, numbered from 0, each gets every n-th of the encoded blocks.
+    So many readers, which are separate processes, encode blocks ahead of training; 0: this process encodes them.
     """
 
     pairs: Pairs
@@ -118,30 +119,50 @@ class PreparedEpochs:
     mixture: "Mixture | None" = None
     encoder: Encoder | None = None
     size: int = 0
-    reader: int = 0
-    readers: int = 1
+    readers: int = 0
 
     def __call__(self, first: BlockId) -> Generator[Block, None, None]:
         """Yield blocks from the first on; every epoch has each pair once, or as often as the mixture draws the pair."""
-        turns = cycle(range(self.readers))
+        if self.encoder is None:
+            for epoch in count(first.epoch):
+                yield Block(BlockId(epoch, 0), self.pairs, [self.seed, epoch], self._draws(epoch))
+        advice = "resume=runs/NAME goes on from the last checkpoint; a new run may lower data.block or data.num_proc"
+        with Processes(self.readers, partial(_begin_to_read, self), advice=advice) as processes:
+            yield from processes.map(_read if processes.size else self.encode, self._parts(first))
+
+    def _draws(self, epoch: int) -> Callable[[], Integer[np.ndarray, " draws"]] | None:
+        return None if self.mixture is None else partial(self.mixture.draw, epoch)
+
+    def _parts(self, first: BlockId) -> Iterator[tuple[BlockId, Integer[np.ndarray, " n"]]]:
+        """Yield the numbers of each block's pairs, from the first block on."""
         for epoch in count(first.epoch):
-            draws = None if self.mixture is None else partial(self.mixture.draw, epoch)
-            if self.encoder is None:
-                yield Block(BlockId(epoch, 0), self.pairs, [self.seed, epoch], draws)
-                continue
+            draws = self._draws(epoch)
             order = all_indices(len(self.pairs)) if draws is None else draws()
             np.random.default_rng([self.seed, epoch]).shuffle(order)  # the same order as without blocks
             parts = np.array_split(order, max(1, round(len(order) / self.size)))
             for number in range(first.number if epoch == first.epoch else 0, len(parts)):
-                seed = [self.seed, epoch, number]
-                if next(turns) == self.reader:
-                    pairs = self._encode(self.encoder, parts[number], seed)
-                    yield Block(BlockId(epoch, number), pairs, seed)
+                yield BlockId(epoch, number), parts[number]
 
-    def _encode(self, encoder: Encoder, indices: np.ndarray, seed: list[int]) -> Pairs:
+    def encode(self, part: tuple[BlockId, Integer[np.ndarray, " n"]]) -> Block:
+        """Return a block of these pairs with new ids."""
+        assert self.encoder is not None
+        block, indices = part
+        seed = [self.seed, *block]
         plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]
-        src, tgt = encoder.encode([src for src, _ in plain], [tgt for _, tgt in plain], seed)
-        return Pairs.of(src, tgt, self.pairs.ids.dtype)
+        src, tgt = self.encoder.encode([src for src, _ in plain], [tgt for _, tgt in plain], seed)
+        return Block(block, Pairs.of(src, tgt, self.pairs.ids.dtype), seed)
+
+
+_source: PreparedEpochs  # in a reading process
+
+
+def _begin_to_read(source: PreparedEpochs) -> None:
+    global _source
+    _source = source
+
+
+def _read(part: tuple[BlockId, Integer[np.ndarray, " n"]]) -> Block:
+    return _source.encode(part)
 
 
 def weighted_shares(

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ from seq2seq.data.batching import (
 )
 from seq2seq.data.dataset import Pairs, PreparedData
 from seq2seq.data.epochs import Encoder, Mixture, PreparedEpochs, all_indices, tempered_shares, weighted_shares
-from seq2seq.data.processes import read_ahead
 from seq2seq.settings.config import Config
 
 SHARED_PAIRS = 1_000_000  # from here on, the plan of an epoch is worth a file
@@ -74,9 +72,8 @@ def training_feed(
     source = PreparedEpochs(data.train, config.seed, mixture)
     is_encoded_anew = is_random(config)
     if is_encoded_anew:
-        source = replace(source, encoder=make_encoder(config, data), size=settings.block)
         readers = max(1, settings.num_proc // world_size)
-        source = partial(read_ahead, [replace(source, reader=number, readers=readers) for number in range(readers)])
+        source = replace(source, encoder=make_encoder(config, data), size=settings.block, readers=readers)
     is_large = len(data.train) >= SHARED_PAIRS and not is_encoded_anew
     return BatchLoader(
         source,

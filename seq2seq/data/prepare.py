@@ -57,7 +57,7 @@ def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig) -> Path:
     weighted_shares(names, [1] * len(names), data.weights)  # refuses wrong weights before the sizes are known
 
     def build(folder: Path) -> None:
-        with Processes(data.num_proc) as workers:
+        with Processes(data.num_proc if data.num_proc > 1 else 0) as workers:
             Pipeline(folder, data, splits, workers).run(tokenizer)
         for name, digest in _digest_inputs(splits, tokenizer).items():
             if digest != digests[name]:

@@ -184,8 +184,8 @@ def stream(
     """
     if translator.device.type != "cpu" or not hasattr(translator.engine, "model"):
         raise UserError(f"--workers {workers} is for the pytorch engine on the CPU: leave it out")
-    threads = max(1, torch.get_num_threads() // workers)
-    with Processes(workers, partial(_begin, translator, request, threads), advice="lower --workers") as opened:
+    begin = partial(_begin, translator, request, max(1, torch.get_num_threads() // workers))
+    with Processes(workers, begin, advice="run the same command again; lower --workers") as opened:
         for translated in opened.map(_translate, _chunks(iter(texts), first_line)):
             yield from translated
 

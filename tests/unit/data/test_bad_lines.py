@@ -136,10 +136,10 @@ def test_memory_for_long_texts_does_not_grow_with_their_number(tmp_path: Path, n
     else:
         (tmp_path / name).write_bytes(lzma.compress("".join(f"{src}\t{tgt}\n" for src, tgt in long).encode(), preset=0))
     (corpus,) = open_corpora(name, str(tmp_path), DataConfig())
-    with Processes(1) as workers:  # without the memory of what is imported
+    with Processes(0) as workers:  # without the memory of what is imported
         write_cleaned(tmp_path / "nothing", [], DataConfig(), workers)
     tracemalloc.start()
-    with Processes(1) as workers:
+    with Processes(0) as workers:
         (counts,) = write_cleaned(tmp_path / "cleaned", [corpus], DataConfig(), workers)
     assert counts["read"] == 300
     assert tracemalloc.get_traced_memory()[1] < 15e6

@@ -11,12 +11,12 @@ import pytest
 import torch
 from preparing import SMALL, TEST, TRAIN, VALIDATION, write
 
-from seq2seq.data import loading
+from seq2seq.data import epochs
 from seq2seq.data.batching import Batch, BatchLoader
 from seq2seq.data.dataset import PreparedData
 from seq2seq.data.loading import batches_an_epoch, training_feed
 from seq2seq.data.prepare import prepare
-from seq2seq.data.processes import read_ahead
+from seq2seq.data.processes import Processes
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.training import ModifiersConfig, SubwordSamplingConfig, TrainingConfig
@@ -38,7 +38,7 @@ STEPS = 60  # micro-batches of an update's four: more than two epochs
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read blocks here and not ahead, in a process that takes seconds to start."""
-    monkeypatch.setattr(loading, "read_ahead", lambda sources, start: sources[0](start))
+    monkeypatch.setattr(epochs, "Processes", lambda *_, **__: Processes(0))
 
 
 def settings(folder: Path, kind: str, accumulate: int = 4) -> Config:
@@ -130,7 +130,7 @@ def test_blocks_read_ahead_by_processes_are_the_same(tmp_path: Path, monkeypatch
     data = prepare(config.data, config.tokenizer)
     here = feed(config, data)
     expected = take(here, 40)
-    monkeypatch.setattr(loading, "read_ahead", read_ahead)
+    monkeypatch.setattr(epochs, "Processes", Processes)
     config.data.num_proc = num_proc
     ahead = feed(config, data)
     assert equal(take(ahead, 10), expected[:10])

@@ -2,9 +2,6 @@
 
 import gzip
 import hashlib
-import os
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,6 @@ from preparing import TEST, TRAIN, config, files, make_pairs, run, texts, write
 
 from seq2seq.data import cleaned, pipeline
 from seq2seq.data.loading import make_mixture
-from seq2seq.data.processes import Processes, is_stopping
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import TokenizerConfig
@@ -171,36 +167,6 @@ def test_batches_of_any_size_for_one_or_two_processes_give_the_same_bytes(
     assert prepare_into(tmp_path / "two", corpus, monkeypatch, num_proc=2, **SPLITS[splits]) == expected
     assert b'"duplicate": 10' in expected["report.json"]
     assert b'"duplicate": 70' in expected["report.json"]
-
-
-def die(task: int) -> int:
-    if task == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return task
-
-
-def wait_for_the_end(task: tuple[int, Path]) -> int:
-    number, folder = task
-    deadline = time.monotonic() + 30
-    while number and not is_stopping():
-        if time.monotonic() > deadline:
-            (folder / "nobody said so").touch()
-            break
-        time.sleep(0.01)
-    return number
-
-
-@pytest.mark.slow
-def test_tasks_at_work_hear_that_nobody_waits_any_more(tmp_path: Path):
-    with Processes(2) as workers:
-        assert next(workers.map(wait_for_the_end, ((number, tmp_path) for number in range(9)))) == 0
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_is_one_line():
-    with Processes(2) as workers, pytest.raises(UserError, match=r"one of 2 processes died.*lower data.num_proc"):
-        list(workers.map(die, range(4)))
 
 
 @pytest.mark.slow
