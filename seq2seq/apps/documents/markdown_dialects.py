@@ -41,7 +41,7 @@ _STATEMENT += rf"|<%{_until('%>')}|<\?{_until('[?]>')}"
 _IMAGE = r"\[!\[[^\[\]]*\](?:\([^()]*\)|\[[^\[\]]*\])\](?:\([^()]*\)|\[[^\[\]]*\])"  # within a link
 _COMMENT = r"%%(?=[^\s%])" + _until(r"(?<=\S)%%(?![\w%])")  # of Obsidian
 _AFTER_BLANK = r"(?<![^\r\n]\n)(?<![^\r\n]\r\n)"
-_FORMULA = r"(?=[ \t]*\r?\n|(?:(?!\\[)\]]).)*[=^{+]|\s*\w\s*\\)"  # after \[ or \(, which may also be an escaped bracket
+_FORMULA = r"(?=[ \t]*\r?\n|(?:(?![=^{+]|\\[)\]]).){0,200}[=^{+]|\s*\w\s*\\)"  # after \[ or \(, not every one
 _SUPERSCRIPT = r"<(?P<{0}>su[bp])>(?:[^<>\s\[\]]{{1,12}}|\[[^\[\]\s]{{1,12}}\]\([^()\s]*\))</(?P={0})>"
 _TAG = rf"(?:</?(?:[A-Za-z](?>(?:{_BRACES}|\"[^\"]*+\"|'[^']*+'|[^<>\"'{{}}])*))?>|<!--[\s\S]*?-->)"
 _KEY = r"(?:\w|f\d\d?|enter|esc(?:ape)?|tab|space|backspace|del(?:ete)?|insert|home|end|page-(?:up|down)|up|down|left"
@@ -208,7 +208,8 @@ def _pair_edits(state: StateCore) -> None:
         opened: list[list[Token]] = []  # the marks of each edit
         for token in filter(lambda token: token.type == "edit", block.children or []):
             token.type, mark = "text", token.content.strip("{}")
-            partners = [number for number, marks in enumerate(opened) if marks[0].content.strip("{")[:2] == mark[-2:]]
+            left = [] if token.content[0] == "{" else opened
+            partners = [number for number, marks in enumerate(left) if marks[0].content.strip("{")[:2] == mark[-2:]]
             if token.content[0] == "{" or (token.content == "==" and not partners):
                 opened.append([token])
             elif opened and mark == "~>" and [mark.content for mark in opened[-1]] == ["{~~"]:

@@ -161,8 +161,7 @@ class _Placing:
                 if origin is not None:
                     origin_part = source_parts[origin][min(used[origin], len(source_parts[origin]) - 1)]
                     if part[0] not in objects:
-                        is_longest = longest[origin] == word
-                        cut = self._cut(part.span(), origin_part.span(), innermost, is_longest=is_longest)
+                        cut = self._cut(part.span(), origin_part.span(), innermost, is_longest=longest[origin] == word)
                     self.aligned[origin] += range(len(self.parts), len(self.parts) + len(cut))
                     used[origin] += 1
                 owners += cut.values()
