@@ -2,7 +2,7 @@
 
 `reference/commands.md` and the pages in `reference/python/` contain a title and an introduction; the extension appends
 the rest. Each page in `reference/python/` is named after a package in `seq2seq/`. The extension writes the live page
-into the finished site. It does not write the settings: `python train.py --help-markdown` prints `settings.md`.
+into the finished site. It does not write the settings: `python -m docs.settings` writes `settings.md`.
 """
 
 import re

@@ -19,7 +19,7 @@ from seq2seq.cli.inputs import standard_streams
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.progress import log_handler
 from seq2seq.settings.compose import compose, home, one_line, register_schema, rewrite
-from seq2seq.settings.config import markdown, show_help
+from seq2seq.settings.config import show_help
 from seq2seq.training.run_files import interruption
 
 log = logging.getLogger(__name__)
@@ -44,9 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with one_line_errors(is_debug=is_debug), standard_streams():
         if {"--help", "-h"} & set(words):
             show_help(home() / "conf", compose(["data=files"]))
-            return
-        if "--help-markdown" in words:
-            print(markdown(home() / "conf", compose(["data=files"])), end="")
             return
         register_schema()
         is_composed = False

@@ -28,18 +28,6 @@ python train.py --multirun training.learning_rate=5e-4,1e-3 data=files 'data.tra
 python train.py resume=runs/NAME                   resumes the run where it stopped
 --debug shows tracebacks, --config-dir FOLDER adds a folder of your own options, --cfg job prints the settings.\
 """
-HEADER = """\
-# Settings
-
-Generated from the comments in `conf/` and `seq2seq/settings/`; do not edit. `python train.py --help` shows the same.
-
-The precedence is Hydra's; the last wins: the defaults, the options of the groups, the experiment, the options of the
-command line, the values of the command line. An option of `data` may select the options that suit its text, unless the
-command line names others: `data=bundled`, which is the default, selects `model=tiny` and `training=short`. A recipe
-(`experiment=tatoeba_cpu`) selects options, which the command line replaces; an ablation (`experiment=lab/…`) or a
-technique (`experiment=modifiers`) sets values, which stay, whatever options the command line names.
-[Automatic values](automatic.md) describes the rules that replace `auto`. Defaults below are those of `data=files`.
-"""
 
 
 @dataclass(kw_only=True)
@@ -194,16 +182,3 @@ def show_help(conf: Path, config: Config) -> None:
     for key, value, meaning in meanings(config):
         table.add_row(f"{key}={value}", meaning)
     console.print(table, "", EXAMPLES.replace("python train.py", train_command()), sep="\n")
-
-
-def markdown(conf: Path, config: Config) -> str:
-    """Return all options and settings as docs/settings.md."""
-    lines = [HEADER, "## Groups\n", "| option | meaning |", "|---|---|"]
-    lines += [f"| `{option}` | {_cell(meaning)} |" for option, meaning in options(conf)]
-    lines += ["\n## Values\n", "| value and default | meaning |", "|---|---|"]
-    lines += [f"| `{_cell(f'{key}={value}')}` | {_cell(meaning)} |" for key, value, meaning in meanings(config)]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
