@@ -22,15 +22,14 @@ technique (`experiment=modifiers`) sets values, which stay, whatever options the
 
 def markdown(conf: Path, config: Config) -> str:
     """Return all options and settings in Markdown."""
-    lines = [HEADER, "## Groups\n", "| option | meaning |", "|---|---|"]
-    lines += [f"| `{option}` | {_cell(meaning)} |" for option, meaning in options(conf)]
-    lines += ["\n## Values\n", "| value and default | meaning |", "|---|---|"]
-    lines += [f"| `{_cell(f'{key}={value}')}` | {_cell(meaning)} |" for key, value, meaning in meanings(config)]
+    lines = [HEADER, "## Groups\n", "| option | meaning |", "|---|---|", *map(_row, options(conf))]
+    lines += ["\n## Values\n", "| value and default | meaning |", "|---|---|", *map(_row, meanings(config))]
     return "\n".join(lines) + "\n"
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def _row(described: tuple[str, str]) -> str:
+    name, meaning = (text.replace("|", "\\|") for text in described)
+    return f"| `{name}` | {meaning} |"
 
 
 if __name__ == "__main__":

@@ -132,11 +132,11 @@ def used_settings(config: Config) -> dict[str, Any]:
     return {key: value for key, value in flatten(config).items() if is_used.get(key, True)}
 
 
-def meanings(config: Config) -> Iterator[tuple[str, str, str]]:
-    """Yield every setting: its dotted key, its value as on the command line, and its meaning."""
+def meanings(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield every setting as on the command line, KEY=VALUE, and its meaning."""
     for key, value, section in walk(config):
         comments = field_comments(type(section))
-        yield key, json.dumps(value, ensure_ascii=False).replace('"', ""), comments[key.rpartition(".")[2]]
+        yield f"{key}={json.dumps(value, ensure_ascii=False)}".replace('"', ""), comments[key.rpartition(".")[2]]
 
 
 @cache
@@ -174,11 +174,11 @@ def show_help(conf: Path, config: Config) -> None:
 
     console = Console(width=None if Console().is_terminal else 110, highlight=False, markup=False)
     console.print("Train a translation model. Each run is stored in runs/NAME, its model in runs/NAME/model.\n")
-    table = Table("option", "meaning", title="Groups: choose with GROUP=OPTION", title_justify="left", box=None)
-    for option in options(conf):
-        table.add_row(*option)
-    console.print(table, "")
-    table = Table("value", "meaning", title="Values: set with KEY=VALUE", title_justify="left", box=None)
-    for key, value, meaning in meanings(config):
-        table.add_row(f"{key}={value}", meaning)
-    console.print(table, "", EXAMPLES.replace("python train.py", train_command()), sep="\n")
+    groups = ("option", "Groups: choose with GROUP=OPTION", options(conf))
+    values = ("value", "Values: set with KEY=VALUE", meanings(config))
+    for heading, title, rows in (groups, values):
+        table = Table(heading, "meaning", title=title, title_justify="left", box=None)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table, "")
+    console.print(EXAMPLES.replace("python train.py", train_command()))

@@ -16,5 +16,5 @@ def test_the_documented_settings_are_current() -> None:
 
 
 def test_every_setting_and_every_option_has_a_meaning() -> None:
-    for key, *_, meaning in (*meanings(DEFAULTS), *options(CONF)):
-        assert len(meaning) > 10, key
+    for name, meaning in (*meanings(DEFAULTS), *options(CONF)):
+        assert len(meaning) > 10, name
