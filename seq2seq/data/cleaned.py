@@ -17,6 +17,7 @@ from jaxtyping import Bool, Int64, UInt
 from seq2seq.data.clean import clean, digest_pair, side_key
 from seq2seq.data.corpus import Corpus
 from seq2seq.data.formats import Pair, Record
+from seq2seq.data.languages import check_sides
 from seq2seq.data.processes import Processes
 from seq2seq.progress import bar
 from seq2seq.settings.data import DataConfig
@@ -44,19 +45,19 @@ def write_cleaned(path: Path, corpora: Sequence[Corpus], data: DataConfig, worke
         path.open("wb") as file,
         new_writer(stream=file, features=features, writer_batch_size=BATCH) as writer,
     ):
-        for number, task_counts, columns in workers.map(partial(_clean, data), _tasks(corpora)):
+        for number, task_counts, columns in workers.map(partial(_clean, data), _tasks(corpora, data)):
             counts[number].update(task_counts)
             writer.write_batch(dict(zip(_COLUMNS, columns, strict=True)))
         writer.finalize()
     return counts
 
 
-def _tasks(corpora: Sequence[Corpus]) -> Iterator[tuple[int, list[Record]]]:
+def _tasks(corpora: Sequence[Corpus], data: DataConfig) -> Iterator[tuple[int, list[Record]]]:
     """Yield the records of all corpora, some at a time, each with the number of the corpus."""
     for number, corpus in enumerate(corpora):
         logger.info("cleaning %s", corpus.name)
         records, size = list[Record](), 0
-        for record in corpus.read():
+        for record in check_sides(corpus.read(), corpus.name, data):
             records.append(record)
             size += _PAIR + (len(record[0]) + len(record[1]) if isinstance(record, tuple) else 0)
             if size >= TASK:

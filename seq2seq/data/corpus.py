@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 from filelock import FileLock
 
-from seq2seq.data.formats import LINES, READERS, Pair, Record, read_moses, read_rows
+from seq2seq.data.formats import READERS, Pair, Record, read_moses, read_rows
 from seq2seq.errors import UserError, shorten
 from seq2seq.settings.data import SPLITS, DataConfig, cache_root, expand_user
 from seq2seq.storage.lines import COMPRESSED, explain_os_error, refuse_bad_lines
@@ -71,9 +71,8 @@ class Corpus:
     name: str  # relative to data.root, for tables and messages
     stem: str  # file name without endings, the name of a test set
     paths: tuple[Path, ...]  # the files that hold the pairs
-    read: Callable[..., Iterator[Record]]  # without arguments: all records
+    read: Callable[[], Iterator[Record]]
     part: str | None = None  # the part of the files that is read; None: all
-    is_divisible: bool = False  # whether read(begin) reads the records that begin at a byte of the file or later
 
     def pairs(self) -> Iterator[Pair]:
         """Read the pairs; refuse a bad line, and a corpus without pairs."""
@@ -200,10 +199,9 @@ def _table(path: Path, name: str, data: DataConfig) -> Corpus:
         raise UserError(f"{message}, also {' or '.join(COMPRESSED)} of all but .parquet, or a pair a.en+a.es")
     if plain.suffix == ".tsv":
         _require_order(str(path), "column", data)
-    is_divisible = plain == path and plain.suffix in LINES
     read = partial(READERS[plain.suffix], path, data)
     stem = plain.stem.removesuffix("-00000-of-00001")  # what the hub appends to the only file of a split
-    return Corpus(name, stem, (path,), read, is_divisible=is_divisible)
+    return Corpus(name, stem, (path,), read)
 
 
 def _require_order(name: str, part: str, data: DataConfig) -> None:

@@ -38,11 +38,9 @@ def read_moses(src_path: Path, tgt_path: Path) -> Iterator[Record]:
             yield tgt_line if isinstance(tgt_line, BadLine) else (src_line, tgt_line)
 
 
-def _read_lines(
-    parse: Callable[[str, DataConfig], Pair | None], path: Path, data: DataConfig, begin: int = 0
-) -> Iterator[Record]:
+def _read_lines(parse: Callable[[str, DataConfig], Pair | None], path: Path, data: DataConfig) -> Iterator[Record]:
     """Read one pair from each line, but none where `parse` returns None."""
-    lines = Lines(path, begin)
+    lines = Lines(path)
     for line in lines:
         try:
             record = line if isinstance(line, BadLine) else parse(line, data)
@@ -52,7 +50,7 @@ def _read_lines(
             yield record
 
 
-def _read_tsv(path: Path, data: DataConfig, begin: int = 0) -> Iterator[Record]:
+def _read_tsv(path: Path, data: DataConfig) -> Iterator[Record]:
     """Read two columns: those of data.columns, or those of a download of pairs that the first line shows."""
     first = next(iter(Lines(path)), "")
     fields = first.split("\t") if isinstance(first, str) else []
@@ -64,7 +62,7 @@ def _read_tsv(path: Path, data: DataConfig, begin: int = 0) -> Iterator[Record]:
         columns, width = (1, 3), 4
     elif len(fields) == 3 and fields[2].startswith("CC-BY"):  # of manythings.org: licence and authors
         width = 3
-    yield from _read_lines(partial(_parse_tsv, columns, width), path, data, begin)
+    yield from _read_lines(partial(_parse_tsv, columns, width), path, data)
 
 
 def _parse_tsv(columns: tuple[int, int], width: int, line: str, data: DataConfig) -> Pair:
@@ -299,8 +297,7 @@ class _Units:
         raise UserError(f"declares the entity {name}, which could make a small file huge: take it out")
 
 
-# ending of a file that holds pairs → its reader, which takes the path and the settings. A reader of LINES also takes a
-# byte of a file that is not compressed: it reads the lines that begin there or later.
+# ending of a file that holds pairs → its reader, which takes the path and the settings
 READERS: dict[str, Callable[..., Iterator[Record]]] = {
     ".tsv": _read_tsv,
     ".csv": _read_csv,
@@ -308,4 +305,3 @@ READERS: dict[str, Callable[..., Iterator[Record]]] = {
     ".tmx": read_tmx,
     ".parquet": _read_parquet,
 }
-LINES = (".tsv", ".jsonl")

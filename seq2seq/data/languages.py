@@ -7,19 +7,18 @@ them, such as code, names or an invented language, seems to be in no language.
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
-from seq2seq.data.corpus import Corpus
-from seq2seq.data.formats import Pair
+from seq2seq.data.formats import Pair, Record
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig, base_language
-from seq2seq.storage.lines import BadLine
 
 logger = logging.getLogger(__name__)
-_SAMPLE = 400  # pairs of a corpus that are looked at
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+_SAMPLE = 400  # most pairs of a corpus that are looked at
+_CHARACTERS = 1000  # of a side that are looked at
 _SHARE = 0.1  # fewest function words per word
 _CERTAIN = 0.8  # fewest texts of the language, as a share, if py3langid classifies each text
 _FUNCTION_WORDS = {
@@ -99,33 +98,33 @@ def warn_of_target(texts: Sequence[str], src_lang: str, tgt_lang: str, hint: str
         logger.warning(message, tgt_lang, src_lang, tgt_lang, hint, example)
 
 
-def check_sides(corpus: Corpus, data: DataConfig) -> None:
-    """Refuse a corpus whose sides are swapped; warn of one that has the same language on both sides."""
-    pairs = _sample(corpus)
-    if not pairs:
-        return
+def check_sides(records: Iterable[AnyRecord], name: str, data: DataConfig) -> Iterator[AnyRecord]:
+    """Yield the records of a corpus; then refuse it if its sides are swapped, or warn if they have the same language.
+
+    The languages are those of some hundred pairs at equal distances.
+    """
+    pairs, step = list[Pair](), 1
+    for number, record in enumerate(records):
+        if number % step == 0 and isinstance(record, tuple):
+            pairs.append((record[0][:_CHARACTERS], record[1][:_CHARACTERS]))
+            if len(pairs) == _SAMPLE:
+                pairs, step = pairs[::2], 2 * step
+        yield record
     src, tgt = data.src_lang, data.tgt_lang
     sides = [[pair[i] for pair in pairs] for i in (0, 1)]
     langs = [next((a for a, b in ((src, tgt), (tgt, src)) if seem_to_be(side, a, b)), None) for side in sides]
+    if langs[0] is None or langs == [src, tgt]:
+        return
     median = sorted(pairs, key=lambda pair: len(pair[0]))[len(pairs) // 2]
     example = " → ".join(f"{side[:60]!r}" for side in median)
     if langs == [tgt, src]:
         order = f"[{src},{tgt}]" if data.is_swapped else f"[{tgt},{src}]"
         raise UserError(
-            f"{corpus.name} has its sides swapped: {tgt} is the source, {src} the target, as in {example}: exchange "
+            f"{name} has its sides swapped: {tgt} is the source, {src} the target, as in {example}: exchange "
             f"them, or set data.languages={order} if all files of the run have this order"
         )
-    if langs[0] is not None and langs[0] == langs[1]:
-        logger.warning("%s looks like %s on both sides, as in %s: check the file", corpus.name, langs[0], example)
-
-
-def _sample(corpus: Corpus) -> list[Pair]:
-    """Read pairs from the beginning of a corpus, or of each quarter if it can be read from anywhere."""
-    size = corpus.paths[0].stat().st_size if corpus.is_divisible else 0
-    starts = range(0, size, 1 + size // 4)
-    parts = [corpus.read(start) for start in starts] or [corpus.read()]
-    records = (record for part in parts for record in islice(part, _SAMPLE // len(parts)))
-    return [record for record in records if not isinstance(record, BadLine)]
+    if langs[0] == langs[1]:
+        logger.warning("%s looks like %s on both sides, as in %s: check the file", name, langs[0], example)
 
 
 def language_name(code: str) -> str:

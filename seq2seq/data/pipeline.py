@@ -130,8 +130,6 @@ class Pipeline:
 
     def run(self, tokenizer_config: TokenizerConfig) -> None:
         """Write all files that `load_prepared` reads."""
-        for corpus in self.splits.corpora:
-            check_sides(corpus, self.data)
         sets = {"validation": self._read_validation(), "test": self._read_tests()}
         with TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True) as work:
             self._clean(Path(work) / "text.arrow")
@@ -151,15 +149,19 @@ class Pipeline:
     def _read_validation(self) -> Sets:
         sets: Sets = {}
         for name, corpus in zip(self.splits.validation_names, self.splits.validation, strict=False):  # then drawn sets
-            pairs = [(normalise(src), normalise(tgt)) for src, tgt in corpus.pairs()]
+            read = check_sides(corpus.pairs(), corpus.name, self.data)
+            pairs = [(normalise(src), normalise(tgt)) for src, tgt in read]
             sets[name] = [(src, tgt) for src, tgt in pairs if src and tgt]
             if not sets[name]:
                 raise UserError(f"{corpus.name} has no pair with text on both sides: it cannot serve as validation")
         return sets
 
     def _read_tests(self) -> Sets:
-        named = zip(self.splits.test_names, self.splits.test, strict=False)
-        return {name: [(one_line(src), one_line(tgt)) for src, tgt in corpus.pairs()] for name, corpus in named}
+        sets: Sets = {}
+        for name, corpus in zip(self.splits.test_names, self.splits.test, strict=False):
+            read = check_sides(corpus.pairs(), corpus.name, self.data)
+            sets[name] = [(one_line(src), one_line(tgt)) for src, tgt in read]
+        return sets
 
     def _clean(self, path: Path) -> None:
         self.counts = write_cleaned(path, self.splits.train, self.data, self.workers)

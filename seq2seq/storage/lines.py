@@ -33,14 +33,12 @@ class BadLine:
     """A line that cannot be read or holds no pair."""
 
     path: Path | None  # None: standard input
-    start: int  # byte of the file at which reading began; lines are numbered from there
     number: int
     reason: str  # the predicate of a sentence about the line
 
     def error(self) -> UserError:
-        """Return an error that names the file and the line, counted from the beginning of the file."""
-        number = self.number + (_count_lines(self.path, self.start) if self.start else 0)
-        return UserError(f"{_name(self.path)}:{number} {self.reason}")
+        """Return an error that names the file and the line."""
+        return UserError(f"{_name(self.path)}:{self.number} {self.reason}")
 
 
 def refuse_bad_lines(records: Iterable[Record | BadLine]) -> Iterator[Record]:
@@ -55,36 +53,31 @@ class Lines:
     """The lines of a UTF-8 file or of standard input, without line ends (LF or CRLF) and byte order mark.
 
     Attributes:
-        number: number of the last line that was read, counted from the first line that was read.
+        number: number of the last line that was read.
     """
 
-    def __init__(self, path: Path | None, begin: int = 0, *, allows_nul: bool = False) -> None:
-        """Read the lines that begin at a byte or later (all, for standard input); a NUL byte is allowed or bad."""
-        self.path, self._begin, self._allows_nul = path, begin, allows_nul
-        self._start = self.number = 0
+    def __init__(self, path: Path | None, *, allows_nul: bool = False) -> None:
+        """Read a file, or standard input (None); a NUL byte is allowed or bad."""
+        self.path, self.number, self._allows_nul = path, 0, allows_nul
 
     def __iter__(self) -> Iterator[str | BadLine]:
         """Yield the lines; a line that is too long, binary or not UTF-8 is a `BadLine`."""
         with open_bytes(self.path) as file:
-            if self._begin:
-                file.seek(self._begin - 1)
-                self._start = self._begin - 1 + _skip_line(file)
-            position = self._start
             while line := file.readline(MAX_LINE + 2):
-                position += len(line)
                 self.number += 1
                 text = line.removesuffix(b"\n").removesuffix(b"\r")
                 if b"\r" in text.strip(b"\r") and not line.endswith(b"\n"):
                     raise self.bad(_CARRIAGE_RETURNS).error()
                 is_too_long = len(text) > MAX_LINE  # with a byte order mark, which the next lines remove
                 is_binary = not self._allows_nul and b"\0" in text
-                if position == len(line):
+                if self.number == 1:
                     text = text.removeprefix(_BOM)
                     is_utf_16 = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
                     if is_utf_16 or is_binary:
                         raise UserError(f"{_name(self.path)} {_UTF_16 if is_utf_16 else _BINARY}")
                 if is_too_long:
-                    position += 0 if line.endswith(b"\n") else _skip_line(file)
+                    while line and not line.endswith(b"\n"):
+                        line = file.readline(MAX_LINE)
                     yield self.bad(f"has more than {MAX_LINE:,} bytes: check the file's format and its line ends")
                 elif is_binary:
                     yield self.bad(_BINARY)
@@ -93,7 +86,7 @@ class Lines:
 
     def bad(self, reason: str, number: int | None = None) -> BadLine:
         """Return a line, by default the last line that was read, as a bad line."""
-        return BadLine(self.path, self._start, number or self.number, reason)
+        return BadLine(self.path, number or self.number, reason)
 
     def _decode(self, line: bytes) -> str | BadLine:
         try:
@@ -101,26 +94,6 @@ class Lines:
         except UnicodeDecodeError as error:
             position = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
             return self.bad(f"is not UTF-8 ({position}): convert the file, for instance with iconv")
-
-
-def _skip_line(file: BufferedIOBase) -> int:
-    """Read to the end of the line; return the number of bytes that were read."""
-    skipped = 0
-    while part := file.readline(MAX_LINE):
-        skipped += len(part)
-        if part.endswith(b"\n"):
-            break
-    return skipped
-
-
-def _count_lines(path: Path | None, end: int) -> int:
-    """Count the lines that end before a byte of a file."""
-    count = 0
-    with open_bytes(path) as file:
-        while end > 0 and (part := file.read(min(end, MAX_LINE))):
-            end -= len(part)
-            count += part.count(b"\n")
-    return count
 
 
 @contextmanager

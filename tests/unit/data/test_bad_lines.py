@@ -4,7 +4,6 @@ import gzip
 import json
 import lzma
 import tracemalloc
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from pyarrow import parquet
 
 from seq2seq.data.cleaned import write_cleaned
 from seq2seq.data.corpus import open_corpora, read_pairs
-from seq2seq.data.formats import Pair, read_tmx
+from seq2seq.data.formats import read_tmx
 from seq2seq.data.processes import Processes
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
@@ -98,26 +97,6 @@ def test_half_a_character_in_json_becomes_a_replacement_character(root: Path):
     assert prepared.tests == {"a": [pair]}
     assert prepared.validation_pairs == [pair]
     assert prepared.report["files"][1]["kept"] == 1
-
-
-@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_file_read_from_any_byte_has_the_same_lines_with_the_same_numbers(tmp_path, name, end, monkeypatch):
-    monkeypatch.setattr("seq2seq.storage.lines.MAX_LINE", 150)
-    lines = (ROWS if name == "a.tsv" else JSON)[:9]
-    lines = [*lines[:4], b"bad", *lines[4:7], b"x" * 200, "ñ".encode("latin-1"), *lines[7:], b""]
-    text = b"\xef\xbb\xbf" + end.join(lines)
-    (tmp_path / name).write_bytes(text)
-    (corpus,) = open_corpora(name, str(tmp_path), DataConfig())
-
-    def records(begin: int = 0) -> list[Pair | str]:
-        return [str(record.error()) if isinstance(record, BadLine) else record for record in corpus.read(begin)]
-
-    assert sum(isinstance(record, str) for record in records()) == 3
-    starts = [0, *accumulate(len(line + end) for line in text.split(end)[:-1])]
-    for begin in range(len(text)):
-        later = sum(start >= begin for start in starts)
-        assert records(begin) == records()[len(starts) - later :]
 
 
 def test_a_long_first_line_after_a_byte_order_mark_is_one_bad_line(tmp_path: Path):
