@@ -41,13 +41,8 @@ class BeamSearch(Search[Partial]):
             going_on = [candidate for candidate in candidates if candidate[1] != self.task.eos]
             kept = self._hopeful(number, going_on[: self.settings.beam])
             if self.task.on_candidates is not None:
-                is_kept = {(token, id(parent)) for _, token, parent in kept}
-                self.task.on_candidates(
-                    [
-                        Candidate(score, token, live.index(parent), (token, id(parent)) in is_kept)
-                        for score, token, parent in candidates
-                    ]
-                )
+                considered = [(_grown(candidate), candidate in kept) for candidate in candidates]
+                self.task.on_candidates([Candidate(grown.ids, grown.score, is_live) for grown, is_live in considered])
             self.live[number] = [_grown(candidate) for candidate in kept]
 
     def _end(self, number: int, candidates: list[_Continuation]) -> None:

@@ -16,9 +16,11 @@ from itertools import chain
 from typing import Any
 
 from seq2seq.device import on_host, tensor_on
+from seq2seq.errors import UserError
 from seq2seq.search.beam import BeamSearch
 from seq2seq.search.driver import INF, NextTokens, Partial, Search, SearchTask, require_numbers
 from seq2seq.search.sampling import SampleSearch
+from seq2seq.settings.search import require_one_kind
 
 Phrase = tuple[int, ...]
 
@@ -63,11 +65,6 @@ class Progress:
         return Progress(tuple(phrase for phrase, _ in left), tuple(count for _, count in left))
 
 
-def tokens_needed(phrases: Sequence[Sequence[int]]) -> int:
-    """Return the smallest limit (tokens, EOS not counted) with which the search can place phrases in a translation."""
-    return Progress.start(phrases).needed
-
-
 def _within(inner: Phrase, outer: Phrase) -> bool:
     return any(outer[start : start + len(inner)] == inner for start in range(len(outer)))
 
@@ -89,11 +86,22 @@ class ConstrainedBeamSearch(Search[_Partial]):
 
     For a sentence without phrases, the result is the same as of `BeamSearch`. A beam greater than the number of the
     phrases' tokens has room for every bank; a smaller beam makes hypotheses begin their phrases early. Phrases with
-    tokens that are never produced, or that do not fit within the limit (`tokens_needed`), leave a sentence none.
+    tokens that are never produced leave a sentence none.
     """
 
     def __init__(self, task: SearchTask) -> None:
-        starts = map(Progress.start, task.phrases)
+        """Begin a search, or refuse phrases that do not fit into a sentence's limit.
+
+        Raises:
+            UserError: the phrases of a sentence need more tokens than its hypotheses may have.
+        """
+        starts = list(map(Progress.start, task.phrases))
+        for start, limit in zip(starts, task.max_lengths, strict=True):
+            if start.needed > limit:
+                message = (
+                    f"phrases of {start.needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
+                )
+                raise UserError(message)
         super().__init__(task, [[_Partial([], number, progress=start)] for number, start in enumerate(starts)])
 
     def advance(self, next_tokens: NextTokens) -> None:
@@ -147,6 +155,8 @@ class ConstrainedBeamSearch(Search[_Partial]):
 
 def make_search(task: SearchTask) -> Search[Any]:
     """Return the search that the task's settings and phrases ask for; a beam of 1 is greedy search."""
+    has_phrases = any(task.phrases)
+    require_one_kind(task.settings, has_phrases=has_phrases)
     if task.settings.sampling:
         return SampleSearch(task)
-    return ConstrainedBeamSearch(task) if any(task.phrases) else BeamSearch(task)
+    return ConstrainedBeamSearch(task) if has_phrases else BeamSearch(task)

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from seq2seq.errors import UserError
-from seq2seq.search.types import Candidate, Hypothesis, Source
+from seq2seq.search.types import Candidate, Hypothesis
 from seq2seq.storage.atomic import replacing
 
 MULTIPLE = 64  # divides the number of allowed ids: a search finds the best tokens of a row in blocks of this size
@@ -109,23 +109,22 @@ class Shortlist:
 
 @dataclass(frozen=True)
 class Subset:
-    """Some ids of a vocabulary."""
+    """The ids of a vocabulary that a search may use; the search itself knows them by their indices."""
 
-    ids: Int64[np.ndarray, " u"]  # in ascending order
+    ids: Int64[np.ndarray, " u"] | None = None  # in ascending order; None: all, and an id is its own index
 
     def index(self, ids: Sequence[int]) -> list[int]:
         """Return the indices of ids, all of which must be in the subset."""
-        return np.searchsorted(self.ids, ids).tolist()
+        return list(ids) if self.ids is None else np.searchsorted(self.ids, ids).tolist()
 
-    def source(self, source: Source) -> Source:
-        """Return a source whose prefix and phrases are indices."""
-        phrases = [self.index(ids) for ids in source.phrases]
-        return replace(source, prefix=self.index(source.prefix), phrases=phrases)
-
-    def with_ids(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    def with_ids(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """Return hypotheses of indices as hypotheses of ids."""
+        if self.ids is None:
+            return hypotheses
         return [replace(hypothesis, ids=self.ids[hypothesis.ids].tolist()) for hypothesis in hypotheses]
 
     def on_candidates(self, call: Callable[[list[Candidate]], object]) -> Callable[[list[Candidate]], object]:
         """Return a function that calls `call` with candidates whose indices are replaced by ids."""
-        return lambda candidates: call([one._replace(token=int(self.ids[one.token])) for one in candidates])
+        if (ids := self.ids) is None:
+            return call
+        return lambda candidates: call([one._replace(ids=ids[one.ids].tolist()) for one in candidates])

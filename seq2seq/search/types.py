@@ -37,11 +37,10 @@ class TokenScores:
 
 
 class Candidate(NamedTuple):
-    """A hypothesis that a step of a beam search considers: an earlier hypothesis and one more token."""
+    """A hypothesis that a step of a beam search considers."""
 
+    ids: list[int]
     score: float  # sum of log-probabilities (nats)
-    token: int
-    parent: int  # rank, among the live hypotheses of the step before, of the hypothesis that it continues
     is_live: bool  # whether the next step continues it
 
 

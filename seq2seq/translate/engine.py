@@ -1,9 +1,9 @@
 """Searches hypotheses for source ids with one model, in batches that fit into memory; knows no text."""
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -16,35 +16,19 @@ from seq2seq.errors import UserError, is_out_of_memory
 from seq2seq.model.decoders import Decoder, Ensemble, decoder_for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.native import NativeDecoder
-from seq2seq.search.constrained import make_search, tokens_needed
+from seq2seq.search.constrained import make_search
 from seq2seq.search.driver import SearchTask, best_next
 from seq2seq.search.rules import make_rules
 from seq2seq.search.shortlist import Shortlist, Subset
 from seq2seq.search.types import Candidate, Hypothesis, Phrases, Source, TokenScores, length_limits
 from seq2seq.settings import rules
 from seq2seq.settings.checks import IntOrAuto
-from seq2seq.settings.search import Compile, SearchConfig, require_one_kind
+from seq2seq.settings.search import Compile, SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNPRODUCIBLE_IDS
 
 log = logging.getLogger(__name__)
-_ADVICE = {  # if one text alone exceeds the memory
-    "search": "use a smaller beam or max_length, or another device",
-    "score": "split it and its translation, or use another device",
-}
 _GROWTH = 1.01  # of batches, after each one that fits: 70 batches after memory ran out, they are twice as large
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What a search has to find for every source; see `Engine.search`."""
-
-    settings: SearchConfig
-    n_best: int
-    banned: Phrases
-    unproducible: Sequence[int]
-    on_step: Callable[[], object] | None
-    on_candidates: Callable[[list[Candidate]], object] | None
 
 
 class Engine:
@@ -79,8 +63,7 @@ class Engine:
         self.compiles: Compile = compiles
         self._decoder: Decoder | None = None
         prepare(self.device)
-        self._computing = 0  # batches being computed, one inside another; see on_step of `search`
-        self._limits: dict[str, float] = {}  # smaller batch_tokens of "search" and "score", after memory ran out
+        self._limit = math.inf  # smaller batch_tokens, after memory ran out
         if compiles == "on":
             self._decoder_for_search()
 
@@ -111,14 +94,12 @@ class Engine:
             on_step: called before every step; it may run another search, and its exceptions end this search.
             on_candidates: called with each sentence's candidates in every step of a plain beam search.
         """
-        request = _Request(settings, n_best, banned, self.unproducible, on_step, on_candidates)
-        decoder, lengths = self._decoder_for_search(), [len(source.ids) + 1 for source in sources]
+        lengths, rows = [len(source.ids) + 1 for source in sources], n_best if settings.sampling else settings.beam
 
         def compute(batch: list[int]) -> list[list[Hypothesis]]:
-            return self._search(decoder, [sources[i] for i in batch], request)
+            return self._search([sources[i] for i in batch], settings, n_best, banned, on_step, on_candidates)
 
-        rows = n_best if settings.sampling else settings.beam
-        yield from self._batches("search", lengths, settings.batch_tokens, compute, rows=rows)
+        yield from self._batches(lengths, settings.batch_tokens, compute, rows=rows)
 
     def score(
         self,
@@ -138,11 +119,10 @@ class Engine:
         def compute(batch: list[int]) -> list[TokenScores]:
             return self._score([sources[i] for i in batch], [targets[i] for i in batch], align)
 
-        yield from self._batches("score", lengths, batch_tokens, compute)
+        yield from self._batches(lengths, batch_tokens, compute)
 
     def _batches(
         self,
-        work: str,
         lengths: Sequence[int],
         batch_tokens: IntOrAuto,
         compute: Callable[[list[int]], list[R]],
@@ -152,39 +132,34 @@ class Engine:
         """Compute the results of all texts in batches, longest first; yields (index, result) by batch.
 
         A batch has at most batch_tokens tokens (a number or `auto`), padding and all rows of a text included, or it has
-        one text. work is "search" or "score"; rows is the number of rows per text.
+        one text. rows is the number of rows per text.
         """
         waiting = sorted(range(len(lengths)), key=lambda index: lengths[index], reverse=True)
         if batch_tokens == rules.AUTO:
             batch_tokens = rules.batch_tokens(self.device.type)
         while waiting:
             longest = lengths[waiting[0]]
-            tokens = int(min(batch_tokens, self._limits.get(work, batch_tokens)))
-            batch = waiting[: max(1, tokens // rows // longest)]
+            batch = waiting[: max(1, int(min(batch_tokens, self._limit)) // rows // longest)]
             results = self._or_none(compute, batch)
             if results is not None:
-                if work in self._limits:
-                    self._limits[work] *= _GROWTH
+                self._limit *= _GROWTH
                 yield list(zip(batch, results, strict=True))
                 waiting = waiting[len(batch) :]
             elif len(batch) == 1:
-                advice = "try again when the other search is over" if self._computing else _ADVICE[work]
+                advice = "split it, use a smaller beam or max_length, or another device"
                 raise UserError(f"a text of {longest} tokens does not fit into the memory of {self.device}: {advice}")
             else:
-                self._limits[work] = len(batch) // 2 * longest * rows
+                self._limit = len(batch) // 2 * longest * rows
                 log.warning("out of memory: going on with batches of %d texts (batch_tokens)", len(batch) // 2)
 
     def _or_none(self, compute: Callable[[list[int]], list[R]], batch: list[int]) -> list[R] | None:
         """Return the results of one batch; None if memory runs out."""
         try:
-            self._computing += 1
             with self.inference():
                 return compute(batch)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-        finally:
-            self._computing -= 1
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # only now: the exception held the tensors
         return None
@@ -192,13 +167,7 @@ class Engine:
     def _decoder_for_search(self) -> Decoder:
         """Return the decoder, which is made for the first search."""
         if self._decoder is None:
-            try:
-                self._decoder = decoder_for_search(self.model, self.dtype, self.compiles)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                message = f"the model does not fit into the memory of {self.device}: use another device"
-                raise UserError(message) from error
+            self._decoder = decoder_for_search(self.model, self.dtype, self.compiles)
         return self._decoder
 
     def __getstate__(self) -> dict[str, Any]:
@@ -206,51 +175,44 @@ class Engine:
         self._decoder_for_search()
         return vars(self)
 
-    def _search(self, decoder: Decoder, sources: Sequence[Source], request: _Request) -> list[list[Hypothesis]]:
-        """Search one batch; with a shortlist, only among ids that its sources need or that are required or banned."""
-        state = decoder.encode(self._padded([[*source.ids, EOS] for source in sources]))
-        if self.shortlist is None:
-            return self._run(decoder, state, sources, request)
-        named = chain(*request.banned, *chain(*((source.prefix, *source.phrases) for source in sources)))
-        subset = Subset(self.shortlist.union([source.ids for source in sources], named))
-        limited = decoder.limited_to(tensor_on(self.device, subset.ids))
-        indexed = replace(
-            request, banned=list(map(subset.index, request.banned)),
-            unproducible=subset.index([token for token in request.unproducible if token in subset.ids]),
-            on_candidates=request.on_candidates and subset.on_candidates(request.on_candidates),
-        )  # fmt: skip
-        return list(map(subset.with_ids, self._run(limited, state, list(map(subset.source, sources)), indexed)))
-
-    def _run(
-        self, decoder: Decoder, state: Any, sources: Sequence[Source], request: _Request
+    def _search(
+        self,
+        sources: Sequence[Source],
+        settings: SearchConfig,
+        n_best: int,
+        banned: Phrases,
+        on_step: Callable[[], object] | None,
+        on_candidates: Callable[[list[Candidate]], object] | None,
     ) -> list[list[Hypothesis]]:
-        """Search one batch among all ids that the decoder knows."""
-        settings, phrases = request.settings, [source.phrases for source in sources]
-        require_one_kind(settings, has_phrases=any(phrases))
+        """Search one batch; with a shortlist, only among ids that its sources need or that are required or banned."""
+        decoder, subset = self._decoder_for_search(), Subset()
+        state = decoder.encode(self._padded([[*source.ids, EOS] for source in sources]))
+        if self.shortlist is not None:
+            named = chain(self.unproducible, *banned, *chain(*((source.prefix, *source.phrases) for source in sources)))
+            ids = self.shortlist.union([source.ids for source in sources], named)
+            decoder, subset = decoder.limited_to(tensor_on(self.device, ids)), Subset(ids)
         shortest, longest = zip(*length_limits(sources, settings), strict=True)
-        for limit, needed in zip(longest, map(tokens_needed, phrases), strict=True):
-            if needed > limit:
-                message = f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
-                raise UserError(message)
-        rules = make_rules(settings, prefixes=[source.prefix for source in sources], banned=request.banned)
+        prefixes, unproducible = [subset.index(source.prefix) for source in sources], subset.index(self.unproducible)
         task = SearchTask(
             settings=settings, bos=self.start, eos=EOS, min_lengths=shortest, max_lengths=longest, device=self.device,
-            n_best=request.n_best, banned=request.unproducible, rules=rules, phrases=phrases,
-            keys=[source.key for source in sources], on_candidates=request.on_candidates,
+            n_best=n_best, banned=unproducible, keys=[source.key for source in sources],
+            rules=make_rules(settings, prefixes=prefixes, banned=list(map(subset.index, banned))),
+            phrases=[list(map(subset.index, source.phrases)) for source in sources],
+            on_candidates=on_candidates and subset.on_candidates(on_candidates),
             find_best=decoder.best_next if isinstance(decoder, NativeDecoder) else best_next,
         )  # fmt: skip
-        unproducible = tensor_on(self.device, request.unproducible)
+        without = tensor_on(self.device, unproducible)
 
         def step(last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
-            if request.on_step is not None:
-                request.on_step()
+            if on_step is not None:
+                on_step()
             logits, state = decoder.step(last, state)
-            return self._without(unproducible, logits), state
+            return self._without(without, logits), state
 
         hypotheses = make_search(task).run(step, state)
         if not all(hypotheses):
             raise UserError("a text has no translation that begins, contains and leaves out what it has to")
-        return hypotheses
+        return list(map(subset.with_ids, hypotheses))
 
     def _score(self, sources: list[list[int]], targets: list[list[int]], align: bool) -> list[TokenScores]:
         src, tgt_in, tgt_out = (

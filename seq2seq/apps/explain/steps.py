@@ -127,19 +127,16 @@ def beam_steps(translator: Translator, source: str, settings: SearchConfig | Non
     tokenizer = translator.tokenizer.target
     steps: list[dict[str, Any]] = []
     finished: list[dict[str, Any]] = []
-    hypotheses: dict[int | None, tuple[list[int], float]] = {None: ([], 0.0)}  # ids and score, by candidate's id
-    beam: list[int | None] = [None]  # id of the candidate at each rank of the beam
+    hypotheses: dict[tuple[int, ...], tuple[int | None, float]] = {(): (None, 0.0)}  # candidate's id and score, by ids
 
     def record(candidates: list[Candidate]) -> None:
-        first = len(hypotheses)
         described = []
-        for identifier, candidate in enumerate(candidates, first):
-            parent = beam[candidate.parent]
-            ids, score = hypotheses[parent]
-            ids = [*ids, candidate.token]
-            hypotheses[identifier] = ids, candidate.score
-            is_finished = candidate.token == EOS and identifier - first < settings.beam
-            (text,), (subword,) = tokenizer.decode([ids]), tokenizer.tokens([candidate.token])
+        for rank, candidate in enumerate(candidates):
+            ids, identifier = candidate.ids, len(hypotheses)
+            parent, score = hypotheses[tuple(ids[:-1])]
+            hypotheses[tuple(ids)] = identifier, candidate.score
+            is_finished = ids[-1] == EOS and rank < settings.beam
+            (text,), (subword,) = tokenizer.decode([ids]), tokenizer.tokens(ids[-1:])
             described.append(
                 {
                     "id": identifier,
@@ -155,7 +152,6 @@ def beam_steps(translator: Translator, source: str, settings: SearchConfig | Non
                 normalised = candidate.score / len(ids) ** settings.length_penalty
                 finished.append({"id": identifier, "text": text, "normalised_score": normalised})
         steps.append({"candidates": described})
-        beam[:] = [identifier for identifier, candidate in enumerate(candidates, first) if candidate.is_live]
 
     ids = encode_sentence(translator.tokenizer.source, translator.tokenizer.mask(source).text, "sentence")
     banned = [[symbol] for symbol in tokenizer.user_symbols.values()]

@@ -37,7 +37,7 @@ def test_a_search_inside_another_needs_only_the_memory_that_the_other_leaves(ech
             model.room = 20  # what the outer search leaves
             translations.append(echo.translate(TEXTS[4:] * 3))
             model.room = 10
-            refuses("does not fit into the memory of cpu: try again when the other search", echo.translate, TEXTS)
+            refuses("does not fit into the memory of cpu", echo.translate, TEXTS)
 
     echo.translate_nbest(["la leche"], 1, on_progress=search_inside)
     assert translations == [TEXTS[4:] * 3]
@@ -79,7 +79,7 @@ def test_a_shortage_of_memory_makes_later_batches_smaller_but_not_for_good(token
 
 
 def test_a_single_text_that_does_not_fit_is_the_users_to_solve(tokenizer):
-    with pytest.raises(UserError, match=r"a text of \d+ tokens does not fit into the memory of cpu: use"):
+    with pytest.raises(UserError, match=r"a text of \d+ tokens does not fit into the memory of cpu: split it"):
         echo_translator(tokenizer, room=5, beam=2).translate(TEXTS)
     with pytest.raises(RuntimeError, match="shapes do not match"):  # another error of the model
         echo_translator(tokenizer, room=5, error="shapes do not match").translate(TEXTS)
