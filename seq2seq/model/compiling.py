@@ -5,7 +5,6 @@ import hashlib
 import os
 import platform
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,20 +33,15 @@ def library_or_error() -> ctypes.CDLL | UserError:
     """Return the compiled code, or the error for which there is none."""
     try:
         return _load()
-    except UserError as error:
-        return error
-    except (OSError, ValueError) as error:
-        return UserError(f"compiled code cannot be used (CC={os.environ.get('CC')}: {error}): use --compile off")
+    except (OSError, ValueError, AttributeError) as error:
+        needed = "it needs gcc or clang (CC), and a folder to keep the code (SEQ2SEQ_CACHE)"
+        return UserError(f"no compiled code ({shorten(error)}): {needed}; or use --compile off")
 
 
 def _load() -> ctypes.CDLL:
-    wanted = shlex.split(os.environ.get("CC") or "cc") or ["cc"]
-    compiler = shutil.which(wanted[0])
-    if compiler is None:
-        raise UserError(f"--compile on needs a C compiler, and there is no {wanted[0]}: install gcc or clang")
-    command = [compiler, *wanted[1:], *_FLAGS]
+    command = [*(shlex.split(os.environ.get("CC", "")) or ["cc"]), *_FLAGS]
     key = hashlib.sha256(
-        b"\0".join([_SOURCE.read_bytes(), _run([compiler, "--version"]), _processor(), *map(str.encode, command)])
+        b"\0".join([_SOURCE.read_bytes(), _run([command[0], "--version"]), _processor(), *map(str.encode, command)])
     )
     stem = f"decoding-{key.hexdigest()[:20]}-"
     folder = cache_root()
@@ -62,29 +56,20 @@ def _load() -> ctypes.CDLL:
 
 
 def _compile(command: list[str], folder: Path, stem: str) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        print("compiling the search for this processor: once, a few seconds", file=sys.stderr)
-        with tempfile.TemporaryDirectory(dir=folder) as temporary:
-            draft = Path(temporary, "decoding.so")
-            _run([*command, "-shared", "-fPIC", "-o", str(draft), str(_SOURCE), "-lm"])
-            if not draft.exists():
-                raise UserError(f"{command[0]} cannot compile {_SOURCE}: it wrote nothing: use --compile off")
-            ctypes.CDLL(str(draft)).block_size()  # fails if the library is for another processor
-            return draft.replace(folder / _name(stem, draft))
-    except (OSError, AttributeError) as error:
-        message = f"cannot keep compiled code in {folder} ({error}): set SEQ2SEQ_CACHE to another folder"
-        raise UserError(message) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    print("compiling the search for this processor: once, a few seconds", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        draft = Path(temporary, "decoding.so")
+        _run([*command, "-shared", "-fPIC", "-o", str(draft), str(_SOURCE), "-lm"])
+        ctypes.CDLL(str(draft)).block_size()  # fails if the library is for another processor
+        return draft.replace(folder / _name(stem, draft))
 
 
 def _run(command: list[str]) -> bytes:
-    try:
-        done = subprocess.run(command, capture_output=True)
-    except OSError as error:
-        raise UserError(f"{command[0]} cannot be run ({error.strerror}): use --compile off") from error
+    done = subprocess.run(command, capture_output=True)
     if done.returncode:
-        reason = shorten(done.stderr.decode(errors="replace").strip() or f"status {done.returncode}")
-        raise UserError(f"{command[0]} cannot compile {_SOURCE}: {reason}: use --compile off")
+        reason = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
+        raise OSError(f"{command[0]}: {reason}")
     return done.stdout
 
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from seq2seq.errors import UserError
 from seq2seq.model import compiling, native
 from seq2seq.model.compiling import load_library
 from seq2seq.model.decoders import Ensemble, TextbookDecoder, decoder_for_search
@@ -275,9 +274,9 @@ def test_the_compiler_may_have_arguments_or_no_name(compiler: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("#!/bin/sh\necho bad flag >&2; exit 1", "cannot compile .*decoding.c: bad flag: use --compile off"),
-        ("#!/bin/sh\nexit 0", "cannot compile .*decoding.c: it wrote nothing: use --compile off"),
-        ("no program", r"broken cannot be run \(Exec format error\): use --compile off"),
+        ("#!/bin/sh\necho bad flag >&2; exit 1", "broken: bad flag"),
+        ("#!/bin/sh\nexit 0", "cannot open shared object file"),
+        ("no program", "Exec format error"),
     ],
 )
 def test_a_compiler_that_fails_is_named_in_one_line(empty_cache, monkeypatch, script, message):
@@ -285,14 +284,14 @@ def test_a_compiler_that_fails_is_named_in_one_line(empty_cache, monkeypatch, sc
     compiler.write_text(script)
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
-    refuses(message, decoder_for_search, make(), torch.float32, "on")
+    refuses(rf"^no compiled code \(.*{message}.*or use --compile off$", decoder_for_search, make(), torch.float32, "on")
 
 
 @NEEDS_COMPILER
 def test_a_cache_that_cannot_be_written_is_named_in_one_line(empty_cache: Path) -> None:
     (empty_cache / "cache").write_text("a file")
-    with pytest.raises(UserError, match=r"cannot keep compiled code in .*cache .*: set SEQ2SEQ_CACHE to another"):
-        decoder_for_search(make(), torch.float32, "on")
+    message = r"^no compiled code \(.*cache.*\(SEQ2SEQ_CACHE\)"
+    refuses(message, decoder_for_search, make(), torch.float32, "on")
 
 
 @NEEDS_COMPILER
@@ -325,7 +324,7 @@ def test_a_useless_name_of_a_compiler_leaves_the_textbook(empty_cache, monkeypat
     monkeypatch.setenv("PATH", str(empty_cache))
     assert isinstance(decoder_for_search(make(), torch.float32, "auto"), TextbookDecoder)
     assert capfd.readouterr().err == ""
-    message = (
-        r"compiler, and there is no (no-such-compiler|cc): install gcc or clang|^compiled code cannot .*No closing"
+    refuses(
+        r"^no compiled code \((.*No such file|No closing quotation)", decoder_for_search, make(), torch.float32, "on"
     )
     refuses(message, decoder_for_search, make(), torch.float32, "on")
