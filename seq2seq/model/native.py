@@ -182,19 +182,14 @@ class NativeDecoder:
         return self.begin(self.model.encode(src))
 
     def begin(self, state: DecoderState) -> NativeState:
-        """Return the state before the first target token, made from the textbook's."""
+        """Return the state before the first target token, made from the textbook's; padding ends every source."""
         memory = [tensor.transpose(1, 2).flatten(2).contiguous() for layer in state.memory for tensor in layer]
-        mask = state.memory_mask[:, 0, 0]
-        if (mask[:, 1:] > mask[:, :-1]).any():  # attention knows no order: the positions that are masked go last
-            order = mask.byte().sort(dim=1, descending=True, stable=True).indices[:, :, None]
-            memory = [tensor.gather(1, order.expand_as(tensor)) for tensor in memory]
-        return NativeState(memory, mask.sum(1).numpy())
+        return NativeState(memory, state.memory_mask[:, 0, 0].sum(1).numpy())
 
     def step(self, last: Int[Tensor, " n"], state: NativeState) -> tuple[Float[Tensor, "n v"], NativeState]:
         """Continue every row by its last token; return the logits of the next tokens, and the same state."""
         rows, length, sources = len(last), state.past.shape[1], state.memory[0].shape[1]
-        if rows != len(state.past):
-            raise ValueError(f"{rows} tokens for a state of {len(state.past)} rows")
+        assert rows == len(state.past)
         config, last = self.model.config, last.long().contiguous()
         logits = torch.empty(rows, self.vocab_size, dtype=torch.float32)
         position = rotation = None

@@ -14,6 +14,7 @@ from seq2seq.text.tokenizer import PAD
 from tests.unit.searches import MODERN
 
 V = 31
+FIRST = torch.tensor([4, 5, 6, 7])  # a first token for each of `sources`
 STYLES: dict[str, dict[str, Any]] = {"vaswani": {}, "modern": {**MODERN, "bias": False}}
 FORKING = [  # in each step: the old rows that the new rows continue, a line for each sentence that is left
     [[0, 0, 0], [1, 1, 1], [2, 2, 2], [3, 3, 3]],

@@ -11,9 +11,8 @@ from torch.testing import assert_close
 from seq2seq.model.decoders import Ensemble, EnsembleDecoder, TextbookDecoder, decoder_for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.tokenizer import PAD
-from tests.unit.model.models import FORKING, STYLES, V, make_recurrent, make_transformer, sources, token_ids
+from tests.unit.model.models import FIRST, FORKING, STYLES, V, make_recurrent, make_transformer, sources, token_ids
 
-FIRST = torch.tensor([4, 5, 6, 7])  # a first token for each of `sources`
 MODELS: dict[str, Callable[[], EncoderDecoder]] = {
     "bias on the logits": lambda: make_transformer(scale=4, output_bias=True),
     "modern": lambda: make_transformer(scale=4, **STYLES["modern"]),

@@ -16,15 +16,13 @@ from torch.testing import assert_close
 from seq2seq.model import compiling, native
 from seq2seq.model.compiling import load_library
 from seq2seq.model.decoders import Ensemble, TextbookDecoder, decoder_for_search
-from seq2seq.model.masks import padding_mask
 from seq2seq.model.native import NativeDecoder, NativeState
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.driver import best_next
-from seq2seq.text.tokenizer import PAD
 from tests.refusing import refuses
 from tests.thin import thin
 from tests.unit.model import models
-from tests.unit.model.models import FORKING, V, make_recurrent, make_transformer, sources, token_ids
+from tests.unit.model.models import FIRST, FORKING, V, make_recurrent, make_transformer, sources, token_ids
 from tests.unit.searches import NEEDS_COMPILER
 
 STYLES: dict[str, dict[str, Any]] = {
@@ -36,7 +34,6 @@ STYLES: dict[str, dict[str, Any]] = {
     "gelu, embeddings as they are": {"activation": "gelu", "scale_embedding": False},
     "deep decoder": {"num_encoder_layers": 1, "num_decoder_layers": 3},
 }
-FIRST = torch.tensor([4, 5, 6, 7])  # a first token for each of `sources`
 
 
 def make(**changes: Any) -> Transformer:
@@ -154,12 +151,6 @@ def test_a_decoder_computes_the_same_after_its_model_is_shared() -> None:
     expected = first_step(decoder, src)
     model.share_memory()
     assert torch.equal(first_step(decoder, src), expected)
-
-
-@NEEDS_COMPILER
-def test_a_state_takes_a_token_for_each_of_its_rows() -> None:
-    with pytest.raises(ValueError, match="5 tokens for a state of 4 rows"):
-        first_step(NativeDecoder(make()), sources(), torch.tensor([4, 5, 6, 7, 8]))
 
 
 @NEEDS_COMPILER
@@ -308,16 +299,6 @@ def test_pytorchs_default_precision_changes_no_compiled_step() -> None:
     assert all(torch.equal(expected, other) for expected, other in zip(*results, strict=True))
 
 
-@NEEDS_COMPILER
-def test_a_mask_may_hide_any_source_position() -> None:
-    model, src = make(), sources()
-    mask = padding_mask(src, PAD) & (torch.arange(src.shape[1]) != 1)
-    with torch.no_grad():
-        state, decoder = model.encode(src, mask), NativeDecoder(model)
-        expected, _ = TextbookDecoder(model).step(FIRST, state)
-        assert_close(decoder.step(FIRST, decoder.begin(state))[0], expected, atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.parametrize("name", ["'", " ", "no-such-compiler"])
 def test_a_useless_name_of_a_compiler_leaves_the_textbook(empty_cache, monkeypatch, capfd, name):
     monkeypatch.setenv("CC", name)
@@ -327,4 +308,3 @@ def test_a_useless_name_of_a_compiler_leaves_the_textbook(empty_cache, monkeypat
     refuses(
         r"^no compiled code \((.*No such file|No closing quotation)", decoder_for_search, make(), torch.float32, "on"
     )
-    refuses(message, decoder_for_search, make(), torch.float32, "on")
