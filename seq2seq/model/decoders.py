@@ -227,8 +227,7 @@ def decoder_for_search(model: EncoderDecoder | Ensemble, dtype: torch.dtype, com
     changed = "decoding.c computes something else than the model's Python code, which was changed"
     if compiles == "on":
         raise UserError(f"{changed}: leave out --compile on")
-    code = {attention.attend, attention.attention_weights, *(type(module).forward for module in model.modules())}
-    warn_once(f"{changed}: searching with the Python code, which takes longer", frozenset(code))
+    warn_once(f"{changed}: searching with the Python code, which takes longer")
     return TextbookDecoder(model)
 
 
@@ -246,6 +245,6 @@ def computes_textbook(decoder: NativeDecoder) -> bool:
 
 
 @cache
-def warn_once(message: str, code: frozenset[object]) -> None:
-    """Log a warning, once for the same code."""
+def warn_once(message: str) -> None:
+    """Log a warning, once in a process."""
     log.warning(message)

@@ -1,9 +1,7 @@
 """Transformers with a part removed, for the lab's experiments (docs/lab.md): other modules replace the paper's."""
 
 import math
-from typing import Any
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -62,34 +60,20 @@ class AblatedAttention(MultiHeadAttention):
 
 
 class NoAttention(MultiHeadAttention):
-    """Attention whose values are all zero, so that it tells nothing of its memory.
-
-    A record of its calls has a mask by which no key may be attended to. This mask is not given to the kernel: kernels
-    differ in what they return for a row without keys.
-    """
+    """Attention whose weights and values are all zero, so that it tells nothing of its memory."""
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         """Take over the projections of an attention."""
         nn.Module.__init__(self)
         vars(self).update(vars(attention))
-        self.register_forward_pre_hook(_hide_keys)
 
     def keys_values(self, x: Float[Tensor, "n s d"], rotation: Float[Tensor, "2 s 1 c"] | None = None) -> KeysValues:
         """Return the keys, and zero for each value."""
         keys, values = super().keys_values(x, rotation)
         return KeysValues(keys, values * 0.0)  # with gradients of zero, which data-parallel training needs
 
-    def forward(
-        self,
-        x: Float[Tensor, "n t d"],
-        memory: KeysValues,
-        mask: Bool[Tensor, "#b 1 #t s"] | None = None,
-        rotation: Float[Tensor, "2 t 1 c"] | None = None,
-    ) -> Float[Tensor, "n t d"]:
-        """Return the projection of zeros, whatever x and the memory are."""
-        return super().forward(x, memory, None, rotation)
-
-
-def _hide_keys(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    x, memory, mask = inputs
-    return x, memory, torch.zeros_like(mask)
+    def weights_of(
+        self, queries: Float[Tensor, "n h t c"], keys: Float[Tensor, "n h s c"], mask: Bool[Tensor, "#n 1 #t s"] | None
+    ) -> Float[Tensor, "n h t s"]:
+        """Return zero for each key, with gradients of zero."""
+        return super().weights_of(queries, keys, mask) * 0.0
