@@ -153,17 +153,13 @@ def randomise(
 
 def read_seed() -> int | None:
     """Return the seed of both tests: SACREBLEU_SEED, or sacreBLEU's default; None: a new seed each time."""
-    value = os.environ.get("SACREBLEU_SEED", "12345")
-    if value.lower() == "none":
+    value = os.environ.get("SACREBLEU_SEED", "12345").lower()
+    if value == "none":
         return None
-    try:
-        seed = int(value)
-    except ValueError:
-        seed = 0
-    if seed < 1:  # sacreBLEU takes 0 for no seed
+    if not (value.isdecimal() and int(value)):  # sacreBLEU takes 0 for no seed
         message = f"the environment variable SACREBLEU_SEED is {shorten(value)!r}, which is no seed: set it to a"
         raise UserError(f"{message} whole number of 1 or more, or to none (a new seed each time), or unset it (12345)")
-    return seed
+    return int(value)
 
 
 def _read_once(metric: Metric) -> None:

@@ -92,8 +92,6 @@ def load_bundle(folder: Path) -> Bundle:
     if tokenizer.digest != values["tokenizer_sha256"]:
         are = "are not the tokenizers" if "," in names else "is not the tokenizer"
         raise UserError(f"{folder / names} {are} that this model was trained with: copy the model folder again")
-    if (values["format_version"] == TWO_TOKENIZERS) == tokenizer.is_joint:
-        raise UserError(f"{folder / CONFIG} is damaged: format_version={values['format_version']} does not fit {names}")
     for key, size in zip(("vocab_size", "source_vocab_size"), tokenizer.sizes, strict=True):
         if size != values.get(key):
             raise UserError(f"{folder / CONFIG} is damaged: {key}={values.get(key)}, {names} has {size or 'no'} tokens")
