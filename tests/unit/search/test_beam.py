@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from tests.unit.search.tasks import BANNED, BOS, EOS, TableModel, ids_of, search
+from tests.unit.search.tasks import BANNED, EOS, TableModel, ids_of, search
 
 each_alpha = pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
 
@@ -27,19 +27,6 @@ def plain_beam_search(model, table, limit, beam, alpha, *, is_early=False):
     return [list(ids) for _, ids in ended]
 
 
-def likeliest_tokens(model, table, limit):
-    """Greedy search as written."""
-    ids = []
-    while len(ids) < limit:
-        logits = model.logits(table, (BOS, *ids))
-        logits[list(BANNED)] = -math.inf
-        token = int(logits.argmax())
-        if token == EOS:
-            break
-        ids.append(token)
-    return ids
-
-
 @each_alpha
 @pytest.mark.parametrize("vocab_size", [5, 6])  # 5 has blocks of 1 token, 6 of 2
 def test_a_wide_enough_beam_finds_what_exhaustive_search_finds(alpha, vocab_size):
@@ -47,14 +34,6 @@ def test_a_wide_enough_beam_finds_what_exhaustive_search_finds(alpha, vocab_size
     for table in range(5):
         expected = model.all_sequences(table, longest, alpha)
         assert ids_of(search(model, [table], [longest], beam=len(expected), length_penalty=alpha)[0]) == expected
-
-
-@each_alpha
-def test_a_beam_of_one_follows_the_likeliest_token(alpha):
-    model, tables, limits = TableModel(7), [21, 22, 23, 24, 25, 26], [5, 0, 12, 3, 30, 7]
-    expected = [[likeliest_tokens(model, table, limit)] for table, limit in zip(tables, limits, strict=True)]
-    assert [ids_of(best) for best in search(model, tables, limits, beam=1, length_penalty=alpha)] == expected
-    assert len({len(ids) for (ids,) in expected}) > 2
 
 
 @each_alpha

@@ -1,7 +1,6 @@
 import pytest
 
-from seq2seq.search.rules import BannedPhrases, ForcedPrefix, NoRepeatNgram, make_rules
-from seq2seq.settings.search import SearchConfig
+from seq2seq.search.rules import BannedPhrases, ForcedPrefix, NoRepeatNgram
 from tests.unit.search import tasks
 from tests.unit.search.tasks import EOS, KINDS, TableModel, contains, ids_of
 
@@ -55,15 +54,3 @@ def test_forced_tokens_need_not_obey_the_rules_for_free_tokens():
     everything = TableModel(6).all_sequences(35, LIMIT)
     assert ids_of(free) == [ids for ids in everything if 4 not in ids and not has_repeats(ids, 1)]
     assert search([34], [ForcedPrefix([[4, 5, 5]]), *rules], beam=200) == [[]]
-
-
-def names(settings, banned=()) -> list[str]:
-    return [type(rule).__name__ for rule in make_rules(settings, prefixes=[(), ()], banned=banned)]
-
-
-def test_there_is_a_rule_for_every_setting_that_asks_for_one_and_a_prefix_overrides_them():
-    assert names(SearchConfig(min_length=3)) == []
-    assert names(SearchConfig(no_repeat_ngram=3), banned=[[7]]) == ["NoRepeatNgram", "BannedPhrases"]
-    (rule,) = make_rules(SearchConfig(), prefixes=[(), (5,)], banned=[[7]])
-    assert isinstance(rule, ForcedPrefix)
-    assert [type(inner).__name__ for inner in rule.rules] == ["BannedPhrases"]

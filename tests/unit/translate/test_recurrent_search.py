@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch.testing import assert_close
 
 from seq2seq.model.build import build_model
-from seq2seq.model.decoders import Ensemble
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.search.types import Hypothesis, Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.tokenizer import EOS, Tokenizer
+from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.translate.engine import Engine
@@ -92,14 +90,3 @@ def test_other_programs_refuse_it_in_one_line(tmp_path: Path, package: str, name
     message = "^[^\n]*architecture=recurrent: CTranslate2 and Hugging Face have no such[^\n]*$"
     refuses(message, export, tmp_path / "model", tmp_path / "export")
     assert not (tmp_path / "export").exists()
-
-
-def test_a_recurrent_model_and_a_transformer_translate_together() -> None:
-    config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=1)
-    ensemble = Ensemble([drawn(), build_model(config, V).eval()])
-    engine = Engine(ensemble, "cpu", torch.float32)
-    best = search(engine, [Source(ids) for ids in SOURCES], beam=3)
-    for ids, (hypothesis,) in zip(SOURCES, best, strict=True):
-        assert hypothesis.score == pytest.approx(score(engine, ids, hypothesis.ids), abs=1e-4)
-    _, attention = ensemble.predict_and_align(torch.tensor([[4, 5, EOS]]), torch.tensor([[2, 4]]))
-    assert_close(attention.sum(-1), torch.ones(1, 2))
