@@ -98,7 +98,7 @@ class TranslationPipeline:
             num_return_sequences, of such lists. Another iterable: an iterator over such lists.
 
         Raises:
-            UserError: an option is unknown or out of range, or a text is no string.
+            UserError: an option is unknown or out of range.
         """
         options = self._options | options
         number = options.get("num_return_sequences", 1)

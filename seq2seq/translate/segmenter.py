@@ -17,7 +17,7 @@ from seq2seq.text.sentences import number_words, sentence_ends, split_text
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.text.words import align_words
-from seq2seq.translate.types import ScoredTranslation, Text, Translation, require_string
+from seq2seq.translate.types import ScoredTranslation, Text, Translation
 
 MAX_SOURCE_TOKENS = 200  # the longest segment that a model gets
 STRETCH = 1.5  # a sentence may have this many times trained_length tokens (docs/decoding.md)
@@ -36,15 +36,6 @@ class Segment:
     source: Source
     tag_length: int = 0  # leading ids of the text's tag, which is not in this segment's text
     is_first: bool = True  # whether the segment is the first of its text
-    masked: Masked = NOTHING_MASKED
-
-
-def as_text(text: object, number: int) -> Text:
-    """Return a text or a string as a text; messages call it by its number."""
-    if isinstance(text, Text):
-        return text
-    require_string(text, f"text {number}")
-    return Text(str(text))
 
 
 class Segmenter:

@@ -21,7 +21,6 @@ from seq2seq.translate.segmenter import (
     Segment,
     Segmenter,
     align_text,
-    as_text,
     encode_phrases,
     join,
     least_risky,
@@ -36,8 +35,7 @@ from seq2seq.translate.types import (
     SearchRequest,
     Text,
     Translation,
-    require_iterable,
-    require_strings,
+    refuse_string,
 )
 
 if TYPE_CHECKING:  # an engine of another kind needs no PyTorch
@@ -187,8 +185,8 @@ class Translator:
             changes: search settings by name.
 
         Raises:
-            UserError: a setting is out of range, texts is no list of strings, no translation meets all requirements, or
-                one text alone exceeds the memory.
+            UserError: a setting is out of range, texts is one string, no translation meets all requirements, or one
+                text alone exceeds the memory.
         """
         request = self.request(n_best=1, banned=banned, glossary=glossary, align=False, **changes)
         return [best[0].text for best in self.stream(texts, request, chunk=None)]
@@ -260,8 +258,8 @@ class Translator:
         report = on_progress or (lambda count: None)
         symbols = self.tokenizer.target.user_symbols.values()
         banned = [*encode_phrases(request.banned, self.tokenizer.target), *([symbol] for symbol in symbols)]
-        lines = enumerate(require_iterable(texts, "texts"), start=first_line)
-        while part := [as_text(text, number) for number, text in itertools.islice(lines, chunk)]:
+        lines = (text if isinstance(text, Text) else Text(text) for text in refuse_string(texts, "texts"))
+        while part := list(itertools.islice(lines, chunk)):
             usual = self._in_usual_case(part, request)
             segments = self._segmenter.segments(usual, request.glossary, first_line)
             report(len(part) - sum(segment.is_first for segment in segments))  # texts without words are done
@@ -303,10 +301,11 @@ class Translator:
             changes: search settings by name; only length_penalty and batch_tokens have an effect.
 
         Raises:
-            UserError: sources or translations is no list of strings, their numbers differ, this engine cannot score,
-                or one pair alone exceeds the memory.
+            UserError: sources or translations is one string, their numbers differ, this engine cannot score, or one
+                pair alone exceeds the memory.
         """
-        sources, translations = require_strings(sources, "sources"), require_strings(translations, "translations")
+        sources = list(refuse_string(sources, "sources"))
+        translations = list(refuse_string(translations, "translations"))
         if len(sources) != len(translations):
             raise UserError(f"{len(sources)} sources but {len(translations)} translations: give one for each")
         settings, target = change_search(self.search, changes), self.tokenizer.target

@@ -4,16 +4,18 @@ A translator gets texts (`Text`, `SearchRequest`) and returns translations (`Tra
 engine gets ids (`Source`) and returns hypotheses and scores (`Hypothesis`, `TokenScores`).
 """
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from seq2seq.errors import UserError
 from seq2seq.search.types import Hypothesis, Phrases, Source, TokenScores
 from seq2seq.settings.checks import IntOrAuto, check_ranges
 from seq2seq.settings.search import SearchConfig, require_one_kind
 from seq2seq.text.glossary import Glossary
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -62,7 +64,7 @@ class Text:
     """A text to translate, with the first words and the phrases that its translation must have.
 
     Raises:
-        UserError: text or prefix is no string, or phrases is no list of strings.
+        UserError: phrases is one string.
     """
 
     text: str
@@ -70,9 +72,7 @@ class Text:
     phrases: Sequence[str] = ()  # phrases that the translation contains
 
     def __post_init__(self) -> None:
-        for name in ("text", "prefix"):
-            require_string(getattr(self, name), name)
-        require_strings(self.phrases, "phrases")
+        refuse_string(self.phrases, "phrases")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +86,8 @@ class SearchRequest:
     align: bool = False  # whether every translation gets an alignment
 
     def __post_init__(self) -> None:
-        if not isinstance(self.n_best, Integral):
-            raise UserError(f"n_best={self.n_best!r} is of type {type(self.n_best).__name__}: give a whole number")
-        if not isinstance(self.glossary, Glossary | None):
-            shown = _with_type(self.glossary)
-            raise UserError(f'glossary is {shown}: give Glossary([("term", "translation"), …])')
-        object.__setattr__(self, "n_best", int(self.n_best))
-        object.__setattr__(self, "banned", tuple(require_strings(self.banned, "banned")))  # an iterator is read once
+        object.__setattr__(self, "n_best", operator.index(self.n_best))
+        object.__setattr__(self, "banned", tuple(refuse_string(self.banned, "banned")))  # an iterator is read once
         check_ranges("", self, n_best=(1, 10_000))
         beam = self.settings.beam
         if self.candidates > beam and not self.settings.sampling:
@@ -133,28 +128,8 @@ class ScoredTranslation:
     alignment: list[tuple[int, int]] | None  # source word, target word, from 0; None: not asked for
 
 
-def require_iterable(texts: object, name: str) -> Iterable[Any]:
-    """Return texts if it is an iterable of texts, and refuse anything else; messages call it `name`."""
+def refuse_string(texts: Iterable[T], name: str) -> Iterable[T]:
+    """Return texts, but not one string, which would be taken as a list of its letters; messages call it `name`."""
     if isinstance(texts, str):
         raise UserError(f"{name} is one string ({texts[:20]!r}…): give a list of them, [text]")
-    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
-        raise UserError(f"{name} is {_with_type(texts)}: give a list of strings")
     return texts
-
-
-def require_strings(texts: object, name: str) -> list[str]:
-    """Return the strings of an iterable as a list; messages call the iterable `name`."""
-    listed = list(require_iterable(texts, name))
-    for index, text in enumerate(listed):
-        require_string(text, f"{name}[{index}]")
-    return listed
-
-
-def require_string(text: object, name: str) -> None:
-    """Refuse a value that is no string; the message calls the value `name`."""
-    if not isinstance(text, str):
-        raise UserError(f"{name} is {_with_type(text)}: give a string")
-
-
-def _with_type(value: object) -> str:
-    return f"{value!r:.40} (of type {type(value).__name__})"
