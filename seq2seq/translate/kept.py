@@ -16,18 +16,17 @@ from seq2seq.text.masks import SYMBOL, Masked
 from seq2seq.text.tokenizer import UNK
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.segmenter import Alignment, Segment, encode_phrases, with_text
-from seq2seq.translate.types import SearchRequest
 
 _SPACE_BEFORE_MARK = re.compile(r"(?<!\s)\s++([.,;:!?…)\]»”]++)(?=\s|$)")
 
 Found = list[tuple[Hypothesis, str]]  # the hypotheses of a segment and their texts, best first
-Search = Callable[[Sequence[Segment], SearchRequest], list[Found]]
+Search = Callable[[Sequence[Segment]], list[Found]]
 Align = Callable[[Sequence[Segment], Sequence[Hypothesis]], list[Alignment]]
 
 
 def keep(
     segments: Sequence[Segment],
-    request: SearchRequest,
+    found: Sequence[Found],
     search: Search,
     align: Align | None,
     tokenizers: Tokenizers,
@@ -35,29 +34,32 @@ def keep(
     has_phrases: bool,
     tgt_lang: str | None = None,
 ) -> list[Found]:
-    """Return the translations of segments, with symbols; each has all symbols of its segment.
+    """Return the found translations of segments, or better ones, with symbols; each has all symbols of its segment.
 
-    Without align, words of segments and hypotheses correspond by their relative position. has_phrases says whether the
-    engine can search with required phrases. With tgt_lang, a number that the best translation lacks is searched again.
+    search searches segments again. Without align, words of segments and hypotheses correspond by their relative
+    position. has_phrases says whether the engine can search with required phrases. With tgt_lang, a number that the
+    best translation lacks is searched again.
     """
     segments = list(segments)
-    ranked = [_with_symbols(segment, of) for segment, of in zip(segments, search(segments, request), strict=True)]
+    ranked = [_with_symbols(segment, of) for segment, of in zip(segments, found, strict=True)]
     if has_phrases:
         lost = {i: _lost_phrases(segment, ranked[i], tokenizers, tgt_lang) for i, segment in enumerate(segments)}
         required = {i: _with_phrases(segments[i], phrases) for i, phrases in lost.items() if phrases}
-        for i, better in zip(required, _search_each(list(required.values()), request, search), strict=True):
+        for i, better in zip(required, _search_each(list(required.values()), search), strict=True):
             better = _with_symbols(segments[i], better)
             if better and len(_lost_phrases(segments[i], better, tokenizers, tgt_lang)) < len(lost[i]):
                 segments[i], ranked[i] = required[i], better
     rest = {
-        i: with_text(segment, SYMBOL.sub(" ", segment.text), tokenizers)
+        i: with_text(segment, SYMBOL.sub(" ", segment.masked.text), tokenizers)
         for i, segment in enumerate(segments)
         if _lost_symbols(segment, ranked[i])
     }
     for i in rest:  # if no words are left, the text is its own translation
-        ranked[i] = [(hypothesis, text if _has_words(rest[i]) else segments[i].text) for hypothesis, text in ranked[i]]
+        ranked[i] = [
+            (hypothesis, text if _has_words(rest[i]) else segments[i].masked.text) for hypothesis, text in ranked[i]
+        ]
     rest = {i: segment for i, segment in rest.items() if _has_words(segment)}
-    again = _search_each(list(rest.values()), request, search)
+    again = _search_each(list(rest.values()), search)
     pairs = [(segment, hypothesis) for segment, new in zip(rest.values(), again, strict=True) for hypothesis, _ in new]
     ways = iter(align(*zip(*pairs, strict=True)) if align and pairs else [])
     for i, better in zip(rest, again, strict=True):
@@ -70,19 +72,19 @@ def keep(
 
 
 def _has_words(segment: Segment) -> bool:
-    return bool(segment.source.ids) and any(map(str.isalnum, segment.text))
+    return bool(segment.source.ids) and any(map(str.isalnum, segment.masked.text))
 
 
-def _search_each(segments: Sequence[Segment], request: SearchRequest, search: Search) -> list[Found]:
+def _search_each(segments: Sequence[Segment], search: Search) -> list[Found]:
     """Search all segments together or, if one of them cannot be searched, each alone; such a one has no translation."""
     if not segments:
         return []
     try:
-        return search(segments, request)
+        return search(segments)
     except UserError:  # a text is too short for its phrases, or no n-gram is left
         if len(segments) == 1:
             return [[]]
-    return [ranked for segment in segments for ranked in _search_each([segment], request, search)]
+    return [ranked for segment in segments for ranked in _search_each([segment], search)]
 
 
 def insert(masked: Masked, translation: str, alignment: Alignment | None, num_first: int = 0) -> str:
@@ -129,7 +131,7 @@ def _lost_phrases(segment: Segment, ranked: Found, tokenizers: Tokenizers, tgt_l
 
     A number is left out if the model cannot produce it, or if other phrases are required, which may spell it out.
     """
-    target, text = tokenizers.target, segment.text
+    target, text = tokenizers.target, segment.masked.text
     symbols = [] if segment.masked.is_spelt else _lost_symbols(segment, ranked)
     phrases = [[target.mask_ids[int(number) - 1]] for number in symbols]
     if tgt_lang is None or segment.source.phrases:

@@ -24,15 +24,13 @@ STRETCH = 1.5  # a sentence may have this many times trained_length tokens (docs
 
 log = logging.getLogger(__name__)
 Alignment = list[tuple[int, int]]
-NOTHING_MASKED = Masked("")
 
 
 @dataclass(frozen=True)
 class Segment:
     """The unit that the model translates: a sentence, or a part of a sentence that is too long."""
 
-    text_index: int
-    text: str  # with symbols in place of the strings that are masked
+    masked: Masked  # its text, with symbols in place of the strings that stay the same
     source: Source
     tag_length: int = 0  # leading ids of the text's tag, which is not in this segment's text
     is_first: bool = True  # whether the segment is the first of its text
@@ -49,18 +47,20 @@ class Segmenter:
         self._tokenizer = tokenizer
         self._longest = min(int(STRETCH * (trained_length or MAX_SOURCE_TOKENS)), MAX_SOURCE_TOKENS)
 
-    def segments(self, texts: Sequence[Text], glossary: Glossary | None = None, first_line: int = 1) -> list[Segment]:
-        """Return the segments of texts, in order; a text without tokens has none.
+    def segments(
+        self, texts: Sequence[Text], glossary: Glossary | None = None, first_line: int = 1
+    ) -> list[list[Segment]]:
+        """Return the segments of each text, in order; a text without tokens has none.
 
         first_line is the number of the first text; warnings name these numbers, and samples depend on them.
         """
-        segments, target = [], self._tokenizer.target
+        by_text, target = list[list[Segment]](), self._tokenizer.target
         whole = [self._tokenizer.find_strings(text.text) for text in texts]
         read = [text.text if masked.is_spelt else masked.text for text, masked in zip(texts, whole, strict=True)]
         encoded = self._tokenizer.source.encode(read)
-        for index, (text, masked, ids) in enumerate(zip(texts, whole, encoded, strict=True)):
-            line = first_line + index
+        for line, (text, masked, ids) in enumerate(zip(texts, whole, encoded, strict=True), start=first_line):
             parts, tag_length = self._cut(masked, ids, line, has_phrases=bool(text.phrases))
+            segments: list[Segment] = []
             for number, (part, part_ids) in enumerate(parts):
                 terms = glossary.translations(part.text) if glossary else []
                 phrases = [*dict.fromkeys(phrase for phrase in text.phrases if phrase not in terms), *terms]
@@ -68,8 +68,9 @@ class Segmenter:
                 begun = part.in_model(part.apply(text.prefix)) if number == 0 else ""
                 prefix = target.encode([begun])[0] if begun else []
                 source = Source(part_ids, prefix, required, key=(line << 16) + number)
-                segments.append(Segment(index, part.text, source, tag_length, number == 0, part))
-        return segments
+                segments.append(Segment(part, source, tag_length, number == 0))
+            by_text.append(segments)
+        return by_text
 
     def _cut(
         self, masked: Masked, ids: list[int], line: int, *, has_phrases: bool
@@ -111,11 +112,10 @@ class Segmenter:
 
 def with_text(segment: Segment, text: str, tokenizers: Tokenizers) -> Segment:
     """Return a segment with another text, which has symbols of the segment, after the same tag."""
-    text = one_line(text)
-    (ids,) = tokenizers.source.encode([segment.masked.in_model(text)])
+    masked = replace(segment.masked, text=one_line(text))
+    (ids,) = tokenizers.source.encode([masked.in_model(masked.text)])
     tag = segment.source.ids[: segment.tag_length]
-    source = replace(segment.source, ids=[*tag, *ids] if ids else [])
-    return replace(segment, text=text, source=source, masked=replace(segment.masked, text=text))
+    return replace(segment, masked=masked, source=replace(segment.source, ids=[*tag, *ids] if ids else []))
 
 
 def _split_tag(text: str, side: Tokenizer) -> tuple[str, str]:
@@ -195,14 +195,14 @@ def align_text(
     first_words = [0] * len(segments)
     if len(segments) > 1 or any(segment.tag_length for segment in segments):
         masked = tokenizer.find_strings(text)
-        unmasked = [one_line(segment.masked.restore(segment.text)) for segment in segments]
+        unmasked = [one_line(segment.masked.restore(segment.masked.text)) for segment in segments]
         first_words = number_words(one_line(masked.restore(masked.text)), unmasked)
     decoded = tokenizer.target.decode(list(map(list, hypotheses)))
     for i, (segment, token_scores) in enumerate(zip(segments, scores, strict=True)):
         masked, rows = segment.masked, [row[segment.tag_length :] for row in token_scores.attention or []]
         source = tokenizer.source.tokens(segment.source.ids[segment.tag_length :])
         target = tokenizer.target.tokens(hypotheses[i])
-        read, translation = masked.in_model(segment.text), texts[i] if texts else masked.from_model(decoded[i])
+        read, translation = masked.in_model(masked.text), texts[i] if texts else masked.from_model(decoded[i])
         numbers = _number_words(masked, decoded[i], translation)
         joined += [
             (first_words[i] + masked.word_number(read, src), words_before + numbers[tgt])

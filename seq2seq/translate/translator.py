@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from seq2seq.errors import UserError
 from seq2seq.search.types import Hypothesis, Source, TokenScores
@@ -13,6 +13,7 @@ from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.search import Compile, SearchConfig, change_search
 from seq2seq.storage.output import find_models
 from seq2seq.text.glossary import Glossary
+from seq2seq.text.masks import Masked
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.text.words import in_usual_case, is_in_capitals
 from seq2seq.translate.kept import Found, keep
@@ -45,7 +46,6 @@ if TYPE_CHECKING:  # an engine of another kind needs no PyTorch
     from seq2seq.model.encoder_decoder import EncoderDecoder
     from seq2seq.search.shortlist import Shortlist
 
-T = TypeVar("T")
 # segments of a text, ids of their translations, the text, and the texts of the segments' translations (`align_text`)
 _ToAlign = tuple[Sequence[Segment], Sequence[list[int]], str, Sequence[str] | None]
 CHUNK_LINES = 2048  # lines that `stream` sorts and translates together
@@ -261,13 +261,12 @@ class Translator:
         lines = (text if isinstance(text, Text) else Text(text) for text in refuse_string(texts, "texts"))
         while part := list(itertools.islice(lines, chunk)):
             usual = self._in_usual_case(part, request)
-            segments = self._segmenter.segments(usual, request.glossary, first_line)
-            report(len(part) - sum(segment.is_first for segment in segments))  # texts without words are done
-            hypotheses = self._search(segments, request, banned, report)
-            by_text = _by_text(segments, hypotheses, len(part))
-            best = [self._best(*of_text, request) for of_text in by_text]
+            by_text = self._segmenter.segments(usual, request.glossary, first_line)
+            report(by_text.count([]))  # texts without words are done
+            found = iter(self._search(list(itertools.chain(*by_text)), request, banned, report))
+            best = [self._best(segments, [next(found) for _ in segments], request) for segments in by_text]
             if request.align:
-                best = self._aligned(usual, [of_text for of_text, _ in by_text], best, request)
+                best = self._aligned(usual, by_text, best, request)
             yield from map(_in_capitals, part, usual, best)
             first_line += len(part)
 
@@ -310,10 +309,7 @@ class Translator:
             raise UserError(f"{len(sources)} sources but {len(translations)} translations: give one for each")
         settings, target = change_search(self.search, changes), self.tokenizer.target
         cut = self._segmenter.segments([Text(source) for source in sources])
-        segments = [
-            of_text or [Segment(index, "", Source([]))]
-            for index, (of_text, _) in enumerate(_by_text(cut, cut, len(sources)))
-        ]
+        segments = [of_text or [Segment(Masked(""), Source([]))] for of_text in cut]
         hypotheses: list[list[list[int]]] = []
         for of_text, translation in zip(segments, translations, strict=True):
             parts = split_to_match(translation, [len(segment.source.ids) for segment in of_text])
@@ -337,36 +333,40 @@ class Translator:
     ) -> list[Found]:
         """Return the hypotheses of every segment and their texts, best first, with all symbols of the segment."""
 
-        def search(segments: Sequence[Segment], request: SearchRequest) -> list[Found]:
-            hypotheses: dict[int, list[Hypothesis]] = {}
-            sources, on_step = [segment.source for segment in segments], lambda: report(0)
-            for batch in self.engine.search(sources, request.settings, request.candidates, banned, on_step=on_step):
-                hypotheses |= dict(batch)
-                report(0 if is_begun else sum(segments[index].is_first for index, _ in batch))
-            is_begun.append(True)
-            rows = [hypothesis.ids for index in range(len(segments)) for hypothesis in hypotheses[index]]
-            texts = iter(self.tokenizer.target.decode(rows))
-            return [[(hypothesis, next(texts)) for hypothesis in hypotheses[index]] for index in range(len(segments))]
-
-        is_begun = list[bool]()  # only the first search begins texts
+        def search(segments: Sequence[Segment]) -> list[Found]:
+            return self._search_once(segments, request, banned, lambda count: report(0))
 
         def align(segments: Sequence[Segment], hypotheses: Sequence[Hypothesis]) -> list[Alignment]:
-            texts = [segment.masked.restore(segment.text) for segment in segments]
-            return self._alignments(
-                [
-                    ([segment], [hypothesis.ids], text, None)
-                    for segment, hypothesis, text in zip(segments, hypotheses, texts, strict=True)
-                ],
-                request.settings.batch_tokens,
-            )
+            rows: list[_ToAlign] = [
+                ([segment], [hypothesis.ids], segment.masked.restore(segment.masked.text), None)
+                for segment, hypothesis in zip(segments, hypotheses, strict=True)
+            ]
+            return self._alignments(rows, request.settings.batch_tokens)
 
-        settings = request.settings
+        settings, found = request.settings, self._search_once(segments, request, banned, report)
         is_plain = not settings.early_stopping and not settings.sampling
         return keep(
-            *(segments, request, search, align if self.can_align else None, self.tokenizer),
+            *(segments, found, search, align if self.can_align else None, self.tokenizer),
             has_phrases=is_plain and isinstance(self.engine, ScoringEngine),
             tgt_lang=self.tgt_lang if settings.repair else None,
         )
+
+    def _search_once(
+        self,
+        segments: Sequence[Segment],
+        request: SearchRequest,
+        banned: list[list[int]],
+        report: Callable[[int], object],
+    ) -> list[Found]:
+        """Return the hypotheses of every segment and their texts, best first, as the engine finds them."""
+        hypotheses: dict[int, list[Hypothesis]] = {}
+        sources, on_step = [segment.source for segment in segments], lambda: report(0)
+        for batch in self.engine.search(sources, request.settings, request.candidates, banned, on_step=on_step):
+            hypotheses |= dict(batch)
+            report(sum(segments[index].is_first for index, _ in batch))
+        rows = [hypothesis.ids for index in range(len(segments)) for hypothesis in hypotheses[index]]
+        texts = iter(self.tokenizer.target.decode(rows))
+        return [[(hypothesis, next(texts)) for hypothesis in hypotheses[index]] for index in range(len(segments))]
 
     def _in_usual_case(self, texts: Sequence[Text], request: SearchRequest) -> Sequence[Text]:
         """Return texts in which capitals and title case are those of usual text, if the request asks for repair."""
@@ -426,17 +426,6 @@ def _in_capitals(text: Text, usual: Text, translations: list[Translation]) -> li
     if usual.text == text.text or not is_in_capitals(text.text):
         return translations
     return [dataclasses.replace(translation, text=translation.text.upper()) for translation in translations]
-
-
-def _by_text(
-    segments: Sequence[Segment], of_segments: Sequence[T], num_texts: int
-) -> list[tuple[list[Segment], list[T]]]:
-    """Return each text's segments, and what belongs to these segments."""
-    of_text: list[tuple[list[Segment], list[T]]] = [([], []) for _ in range(num_texts)]
-    for segment, of_segment in zip(segments, of_segments, strict=True):
-        of_text[segment.text_index][0].append(segment)
-        of_text[segment.text_index][1].append(of_segment)
-    return of_text
 
 
 def _shorten(count: int) -> str:

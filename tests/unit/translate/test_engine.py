@@ -13,10 +13,8 @@ from seq2seq.search.types import Source, length_limits
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.tokenizer import BOS, EOS
-from seq2seq.text.words import align_words
 from seq2seq.translate.bundle import load_bundle
 from seq2seq.translate.engine import Engine
-from seq2seq.translate.segmenter import MAX_SOURCE_TOKENS, Segmenter
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Text
 from tests.refusing import refuses
@@ -240,33 +238,6 @@ def test_alignments_in_batches_are_those_of_one_by_one(translator):
     assert results[5][0].alignment == []
     assert len({tuple(translation.alignment) for best in results for translation in best}) > 3
     assert translator.translate_nbest(texts, 1)[0][0].alignment is None
-
-
-@pytest.mark.slow
-def test_a_long_text_is_aligned_segment_by_segment_whatever_the_memory(translator, monkeypatch):
-    score = Engine._score
-
-    def observed(self, sources, targets, *rest):
-        longest = max(len(ids) + 1 for ids in [*sources, *targets])
-        assert longest <= MAX_SOURCE_TOKENS + 1
-        if len(sources) * longest > room:
-            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
-        return score(self, sources, targets, *rest)
-
-    sentences = [f"The{i} cat{i} drank{i}. A{i} dog{i} sees{i}! Ella{i} {'niños' * 90}{i}." for i in range(5)]
-    text = " ".join(sentences)
-    room, more = 10**9, {"max_length": 5, "beam": 1, "align": True}
-    monkeypatch.setattr(Engine, "_score", observed)
-    (translation,) = translator.translate_nbest([text], 1, **more)[0]
-    words, tokens = text.split(), translator.tokenizer.target.tokens
-    segments, alignment = Segmenter(translator.tokenizer, None).segments([Text(text)]), iter(translation.alignment)
-    for segment, part in zip(segments, translation.parts, strict=True):
-        (((_, scores),),) = translator.engine.score([segment.source.ids], [part.ids], 1, align=True)
-        for source, _ in align_words(tokens(segment.source.ids), tokens(part.ids), scores.attention):
-            assert segment.text.split()[source] in words[next(alignment)[0]]
-    assert next(alignment, None) is None
-    room = 250  # tokens
-    assert translator.translate_nbest([text], 1, **more)[0][0].alignment == translation.alignment
 
 
 def test_no_text_is_repeated_among_the_n_best(translator):

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from seq2seq.search.shortlist import Shortlist
 from seq2seq.search.types import Hypothesis, TokenScores
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.search import SearchConfig
@@ -22,15 +21,14 @@ from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Text
 from tests.thin import thin
 from tests.unit.conftest import GOLDEN, SENTENCES
-from tests.unit.searches import shortlist_of
 
 SENTENCE = "The cat drank the milk, a dog sees a blue ball."
 LONG = ["The cat sees the milk.", "The cow brings an apple.", "A dog?", "The bird wants a ball."]
 
 
 def segments_of(tokenizer: Tokenizer, text: str, trained_length: int | None) -> list[str]:
-    segments = Segmenter(Tokenizers.joint(tokenizer), trained_length).segments([Text(text)])
-    return [segment.text for segment in segments]
+    (segments,) = Segmenter(Tokenizers.joint(tokenizer), trained_length).segments([Text(text)])
+    return [segment.masked.text for segment in segments]
 
 
 @pytest.mark.slow
@@ -77,14 +75,12 @@ def test_the_tag_of_a_text_begins_every_segment(tagging, tags):
     assert tagging.source.tokens(beginning)[:2] == ["▁", tags.split()[0]]
     for trained_length in (None, 10):
         texts = [Text(f"{tags} {' '.join([SENTENCE] * 9)}"), Text(SENTENCE)]
-        segments = Segmenter(tagging, trained_length).segments(texts)
-        with_tag = [segment.source.ids for segment in segments if segment.text_index == 0]
+        tagged, plain = Segmenter(tagging, trained_length).segments(texts)
+        with_tag = [segment.source.ids for segment in tagged]
         assert len(with_tag) > 8
         assert all(ids[: len(beginning)] == beginning for ids in with_tag)
         assert all(ids.count(beginning[-1]) == 1 for ids in with_tag)
-        assert not any(
-            set(beginning[1::2]) & set(segment.source.ids) for segment in segments if segment.text_index == 1
-        )
+        assert not any(set(beginning[1::2]) & set(segment.source.ids) for segment in plain)
 
 
 @pytest.mark.parametrize("search", [{"beam": 2}, {"beam": 1}, {"sampling": True}], ids=str)
@@ -95,10 +91,10 @@ def test_no_search_produces_a_tag(tagging, search):
 
 def test_a_tag_fits_into_the_segments_that_it_begins_and_is_none_of_its_own(tagging):
     for text in ("<2es> " + "niños " * 30, "<2es> " + "a" * 60, "<2es><2fr>" + "a" * 60, "<2es> " * 20 + SENTENCE):
-        segments = Segmenter(tagging, 12).segments([Text(text)])
+        (segments,) = Segmenter(tagging, 12).segments([Text(text)])
         assert len(segments) > 1
         assert max(len(segment.source.ids) for segment in segments) <= 12 * STRETCH
-        assert text.count("<2") > 2 or not any("<2" in segment.text for segment in segments)
+        assert text.count("<2") > 2 or not any("<2" in segment.masked.text for segment in segments)
 
 
 class Diagonal:
@@ -140,7 +136,7 @@ def test_a_long_text_and_its_own_translation_have_the_score_of_the_search(traine
     text = " ".join(LONG * 12)
     assert len(golden.tokenizer.source.encode([text])[0]) > MAX_SOURCE_TOKENS
     (translation,) = translator.translate_nbest([text], 1, align=True)[0]
-    segments = Segmenter(golden.tokenizer, trained_length).segments([Text(text)])
+    (segments,) = Segmenter(golden.tokenizer, trained_length).segments([Text(text)])
     parts = split_to_match(translation.text, [len(segment.source.ids) for segment in segments])
     assert len(parts) == 48
     # the search and the score read the same tokens
@@ -202,12 +198,10 @@ class Repeating(EchoModel):
         return hidden, replace(state, position=state.position + 1)
 
 
-def liking(tokenizer: Tokenizer, subword: str, shortlist: Shortlist | None = None) -> Translator:
+def liking(tokenizer: Tokenizer, subword: str) -> Translator:
     (token,) = (number for number in range(tokenizer.vocab_size) if tokenizer.tokens([number]) == [subword])
     model = Repeating(tokenizer.vocab_size, token)
-    return Translator(
-        model, Tokenizers.joint(tokenizer), search=SearchConfig(beam=4, max_length_offset=20), shortlist=shortlist
-    )
+    return Translator(model, Tokenizers.joint(tokenizer), search=SearchConfig(beam=4, max_length_offset=20))
 
 
 @pytest.mark.parametrize("kind", thin(KINDS, ["beam", "sampling"]))
@@ -236,13 +230,3 @@ def test_a_prefix_fits_into_any_limit(translator, kind):
     texts = [Text("The cat.", prefix) for prefix in PREFIXES]
     for prefix, translation in zip(PREFIXES, translator.translate(texts, max_length=1, **KINDS[kind]), strict=True):
         assert translation.startswith(prefix.strip())
-
-
-def test_a_shortlist_does_not_keep_a_translation_from_its_prefix(tokenizer, monkeypatch):
-    monkeypatch.setattr("seq2seq.search.shortlist.MULTIPLE", 1)
-    size = tokenizer.vocab_size
-    (azul,) = (number for number in range(size) if tokenizer.tokens([number]) == ["▁azul"])
-    for allowed, expected in (([0, 1, 2, 3, azul], "La bola es az azul"), ([0, 1, 2, 3], "La bola es az")):
-        shortlist = shortlist_of(allowed, size, Tokenizers.joint(tokenizer).digest)
-        translator = liking(tokenizer, "▁azul", shortlist)
-        assert translator.translate([Text("The ball", "La bola es az")], max_length=14)[0].startswith(expected)

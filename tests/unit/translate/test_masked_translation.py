@@ -21,7 +21,7 @@ from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.kept import Found, insert, keep
 from seq2seq.translate.segmenter import Segment, Segmenter
 from seq2seq.translate.translator import Translator
-from seq2seq.translate.types import SearchRequest, Text
+from seq2seq.translate.types import Text
 
 LINES = [
     "Ella ve https://x.org/a  ya.",
@@ -204,23 +204,24 @@ def translate(
 
     A second search writes what it requires behind the translation, 666 with more digits, and refuses 777.
     """
-    searches = list[list[list[str]]]()
+    required = list[list[str]]()
 
-    def search(segments: Sequence[Segment], request: SearchRequest) -> list[Found]:
-        required = [masking.target.decode(list(map(list, segment.source.phrases))) for segment in segments]
-        if searches and any("777" in phrases for phrases in required):
+    def search(segments: Sequence[Segment]) -> list[Found]:
+        phrases = [masking.target.decode(list(map(list, segment.source.phrases))) for segment in segments]
+        if any("777" in of_segment for of_segment in phrases):
             raise UserError("a text is too short for its phrases")
-        searches.append(required)
-        again = required if len(searches) > 1 else [[] for _ in required]
-        texts = [" ".join([pairs[one.text_index][1], *of]) for one, of in zip(segments, again, strict=True)]
-        texts = [text.replace("666", "6660") for text in texts]
-        return [[(Hypothesis([1], -1.0, -1.0), text)] for text in texts]
+        required.extend(phrases)
+        return [write(segment, of_segment) for segment, of_segment in zip(segments, phrases, strict=True)]
+
+    def write(segment: Segment, phrases: Sequence[str] = ()) -> Found:
+        translation = pairs[(segment.source.key >> 16) - 1][1]
+        return [(Hypothesis([1], -1.0, -1.0), " ".join([translation, *phrases]).replace("666", "6660"))]
 
     texts = [Text(text) if isinstance(text, str) else text for text, _ in pairs]
+    (segments,) = zip(*Segmenter(masking, None).segments(texts), strict=True)
     settings: dict[str, Any] = {"has_phrases": True, "tgt_lang": "es", **options}
-    request, segments = SearchRequest(settings=SearchConfig()), Segmenter(masking, None).segments(texts)
-    found = keep(segments, request, search, None, masking, **settings)
-    return [best[1] for best, *_ in found], [phrases for required in searches[1:] for phrases in required]
+    found = keep(segments, list(map(write, segments)), search, None, masking, **settings)
+    return [best[1] for best, *_ in found], required
 
 
 def test_a_lost_number_is_required_with_lost_symbols(masking: Tokenizers) -> None:

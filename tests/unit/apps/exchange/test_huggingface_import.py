@@ -368,8 +368,8 @@ def test_a_target_language_holds_for_every_sentence_of_a_long_text(tmp_path: Pat
     text = ">>spa<< " + "The king sees the ball. " * 40
     (n_best,) = translator.translate_nbest([text], 1, beam=1, max_length=3, min_length=2, align=True)
     sources = [source for source, _ in n_best[0].alignment or []]
-    parts = Segmenter(translator.tokenizer, None).segments([Text(text)])
-    starts = number_words(text, [part.text for part in parts])
+    (parts,) = Segmenter(translator.tokenizer, None).segments([Text(text)])
+    starts = number_words(text, [part.masked.text for part in parts])
     assert len(parts) == 40
     for start, end in itertools.pairwise([*starts, len(text.split())]):  # each sentence's words are aligned
         assert any(start <= source < end for source in sources)
