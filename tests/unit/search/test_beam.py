@@ -46,17 +46,6 @@ def test_a_narrow_beam_finds_what_a_search_that_never_stops_finds(beam, alpha):
     assert [ids_of(best) for best in search(model, tables, limits, beam=beam, length_penalty=alpha)] == expected
 
 
-@each_alpha
-@pytest.mark.parametrize("n_best", [1, 3])
-def test_dropping_hopeless_hypotheses_saves_work_and_changes_no_result(alpha, n_best):
-    tables, limits = list(range(8)), [9] * 8
-    patient, hasty = TableModel(7), TableModel(7)
-    expected = search(patient, tables, limits, beam=6, length_penalty=alpha)
-    best = search(hasty, tables, limits, beam=6, length_penalty=alpha, n_best=n_best)
-    assert best == [all_best[:n_best] for all_best in expected]
-    assert sum(hasty.calls) <= sum(patient.calls)
-
-
 def test_a_search_ends_once_no_hypothesis_can_be_overtaken():
     model = TableModel(6)
     model.logits = lambda table, prefix: torch.tensor([-9.0, -9.0, -9.0, 5.0, -9.0, -9.0])  # ends at once

@@ -67,6 +67,18 @@ def test_a_wide_beam_finds_exactly_the_sequences_that_are_long_enough(least):
     assert ids_of(search(model, [31], [4], beam=20, n_best=1, min_lengths=[least])[0]) == expected[:1]  # fast path
 
 
+@pytest.mark.parametrize("phrases", [[], [[[4, 6]], [[5], [1, 1]], [], [[6]], [[1]], [[5, 5]]]], ids=["none", "some"])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_dropping_hopeless_hypotheses_saves_work_and_changes_no_result(alpha, n_best, phrases):
+    tables, limits, patient, hasty = list(range(6)), [7] * 6, TableModel(7), TableModel(7)
+    arguments = {"phrases": phrases, "beam": 6, "length_penalty": alpha}
+    expected = search(patient, tables, limits, **arguments)
+    best = search(hasty, tables, limits, n_best=n_best, **arguments)
+    assert best == [all_best[:n_best] for all_best in expected]
+    assert sum(hasty.calls) <= sum(patient.calls)
+
+
 @each_kind
 @pytest.mark.parametrize("rules", [(), [NoRepeatNgram(2)]], ids=["plain", "with a rule"])
 @pytest.mark.parametrize("tokens", [4, slice(None)], ids=["one", "all"])
