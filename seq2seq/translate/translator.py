@@ -256,14 +256,12 @@ class Translator:
             UserError: as `translate`, or this engine cannot align.
         """
         report = on_progress or (lambda count: None)
-        symbols = self.tokenizer.target.user_symbols.values()
-        banned = [*encode_phrases(request.banned, self.tokenizer.target), *([symbol] for symbol in symbols)]
         lines = (text if isinstance(text, Text) else Text(text) for text in refuse_string(texts, "texts"))
         while part := list(itertools.islice(lines, chunk)):
             usual = self._in_usual_case(part, request)
             by_text = self._segmenter.segments(usual, request.glossary, first_line)
             report(by_text.count([]))  # texts without words are done
-            found = iter(self._search(list(itertools.chain(*by_text)), request, banned, report))
+            found = iter(self._search(list(itertools.chain(*by_text)), request, report))
             best = [self._best(segments, [next(found) for _ in segments], request) for segments in by_text]
             if request.align:
                 best = self._aligned(usual, by_text, best, request)
@@ -325,16 +323,12 @@ class Translator:
         ]  # fmt: skip
 
     def _search(
-        self,
-        segments: Sequence[Segment],
-        request: SearchRequest,
-        banned: list[list[int]],
-        report: Callable[[int], object],
+        self, segments: Sequence[Segment], request: SearchRequest, report: Callable[[int], object]
     ) -> list[Found]:
         """Return the hypotheses of every segment and their texts, best first, with all symbols of the segment."""
 
         def search(segments: Sequence[Segment]) -> list[Found]:
-            return self._search_once(segments, request, banned, lambda count: report(0))
+            return self._search_once(segments, request, lambda count: report(0))
 
         def align(segments: Sequence[Segment], hypotheses: Sequence[Hypothesis]) -> list[Alignment]:
             rows: list[_ToAlign] = [
@@ -343,7 +337,7 @@ class Translator:
             ]
             return self._alignments(rows, request.settings.batch_tokens)
 
-        settings, found = request.settings, self._search_once(segments, request, banned, report)
+        settings, found = request.settings, self._search_once(segments, request, report)
         is_plain = not settings.early_stopping and not settings.sampling
         return keep(
             *(segments, found, search, align if self.can_align else None, self.tokenizer),
@@ -352,20 +346,17 @@ class Translator:
         )
 
     def _search_once(
-        self,
-        segments: Sequence[Segment],
-        request: SearchRequest,
-        banned: list[list[int]],
-        report: Callable[[int], object],
+        self, segments: Sequence[Segment], request: SearchRequest, report: Callable[[int], object]
     ) -> list[Found]:
         """Return the hypotheses of every segment and their texts, best first, as the engine finds them."""
-        hypotheses: dict[int, list[Hypothesis]] = {}
+        hypotheses, target = dict[int, list[Hypothesis]](), self.tokenizer.target
+        banned = [*encode_phrases(request.banned, target), *([symbol] for symbol in target.user_symbols.values())]
         sources, on_step = [segment.source for segment in segments], lambda: report(0)
         for batch in self.engine.search(sources, request.settings, request.candidates, banned, on_step=on_step):
             hypotheses |= dict(batch)
             report(sum(segments[index].is_first for index, _ in batch))
         rows = [hypothesis.ids for index in range(len(segments)) for hypothesis in hypotheses[index]]
-        texts = iter(self.tokenizer.target.decode(rows))
+        texts = iter(target.decode(rows))
         return [[(hypothesis, next(texts)) for hypothesis in hypotheses[index]] for index in range(len(segments))]
 
     def _in_usual_case(self, texts: Sequence[Text], request: SearchRequest) -> Sequence[Text]:
