@@ -13,17 +13,12 @@ from seq2seq.search.types import Source, length_limits
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.tokenizer import BOS, EOS
-from seq2seq.translate.bundle import load_bundle
 from seq2seq.translate.engine import Engine
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Text
 from tests.refusing import refuses
-from tests.thin import thin
 from tests.unit.conftest import GOLDEN
-from tests.unit.searches import NEEDS_COMPILER, random_model
-
-CHANGES: list[dict[str, Any]] = [{}, {"beam": 1}, {"phrases": ["bola"]}, {"sampling": True}]
-CHANGES += [{"no_repeat_ngram": 2}, {"banned": ["la leche"]}, {"prefix": "El gato"}]
+from tests.unit.searches import random_model
 
 
 def test_a_search_inside_another_needs_only_the_memory_that_the_other_leaves(echo: Translator):
@@ -81,17 +76,6 @@ def test_a_single_text_that_does_not_fit_is_the_users_to_solve(tokenizer):
         echo_translator(tokenizer, room=5, beam=2).translate(TEXTS)
     with pytest.raises(RuntimeError, match="shapes do not match"):  # another error of the model
         echo_translator(tokenizer, room=5, error="shapes do not match").translate(TEXTS)
-
-
-@pytest.mark.parametrize("compiles", ["off", pytest.param("on", marks=NEEDS_COMPILER)])
-@pytest.mark.parametrize("changes", thin(CHANGES, CHANGES[:3]), ids=str)
-def test_damaged_weights_are_reported_as_such_whatever_rules_there_are(bundle_folder, changes, compiles):
-    bundle = load_bundle(bundle_folder)
-    bundle.model.embedding.weight.data[100:] = torch.nan
-    translator = Translator(bundle.model, bundle.tokenizer, search=bundle.config.search, compiles=compiles)
-    text = Text("The cat.", changes.get("prefix", ""), changes.get("phrases", ()))
-    options = {name: value for name, value in changes.items() if name not in ("prefix", "phrases")}
-    refuses(r"not numbers \(NaN\): its weights are damaged", translator.translate, [text], max_length=8, **options)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
@@ -196,15 +180,6 @@ def test_minimum_bayes_risk_chooses_the_sample_most_like_the_others(translator):
         texts = [one.text for one in candidates]
         utilities = [sum(sentence_chrf(text, [other]).score for other in texts) for text in texts]
         assert chosen.text == texts[max(range(6), key=utilities.__getitem__)]
-
-
-@pytest.mark.slow
-def test_every_setting_reaches_the_search(translator):
-    longer = translator.translate_nbest(SOURCES, 1, max_length=12, min_length=10, no_repeat_ngram=1)
-    assert all(10 <= len(set(best.tokens)) == len(best.tokens) for (best,) in longer)
-    ratio = translator.translate_nbest(SOURCES, 1, max_length_ratio=0.0, max_length_offset=12, min_length_ratio=0.9)
-    for text, (best,) in zip(SOURCES, ratio, strict=True):
-        assert len(best.tokens) >= min(12, int(0.9 * len(ids_of(translator, text))))
 
 
 @pytest.mark.slow
