@@ -78,9 +78,6 @@ def test_progress_counts_every_text_once(echo):
         ({"temperature": math.inf}, "search.temperature=inf must be at most 1000000"),
         ({"top_p": 0.0}, r"search.top_p=0.0 must be in \(0, 1\]"),
         ({"top_p": math.nan}, r"search.top_p=nan must be in \(0, 1\]"),
-        ({"length_penalty": 200.0}, "search.length_penalty=200.0 must be at most 10"),
-        ({"temperature": 1e-300}, "search.temperature=1e-300 must be greater than 0"),
-        ({"top_k": 10**30}, "search.top_k=.* must be at most"),
         ({"beam": 1, "mbr": 2}, r"mbr=2 needs a beam of at least as many \(beam=1\), or sampling"),
     ],
 )
@@ -93,7 +90,6 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_is_read(monkeypatch,
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="device cuda is asked for but no CUDA device is there: use cpu or install"):
         Translator.load(tmp_path, "cuda")
-    refuses("device 'tpu' is not known: use cpu, cuda, cuda:N or auto", Translator.load, tmp_path, "tpu")
 
 
 def test_a_loaded_bundle_brings_its_settings_and_languages(translator):
