@@ -79,7 +79,7 @@ def choose_devices(config: TrainerConfig) -> None:
     if config.accelerator == "gpu" and gpus == 0:
         raise UserError("trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch")
     if config.replay is True and not gpus:
-        raise UserError("trainer.replay=true records updates on a GPU, and there is no CUDA device: leave it out")
+        raise UserError("trainer.replay=true records updates on a GPU, and there is no CUDA device: set auto or false")
     if config.accelerator == "auto" and not gpus and torch.backends.mps.is_available():
         log.info("trainer=auto takes the CPU: training on Apple's GPU is not supported")
     launch = find_launch()

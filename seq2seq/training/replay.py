@@ -47,6 +47,10 @@ class CudaRecorder:
 
     def __call__(self, compute: Computation) -> Computation:
         """Record a computation without running it; return what runs it, into the same results each time."""
+        if self._pool is None:  # PyTorch never frees the memory of a recording that fails
+            torch.cuda.empty_cache()
+            if torch.cuda.mem_get_info()[0] < torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated():
+                raise MemoryError("too little free memory")
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:
             # if recording fails, only the outer block returns to this stream; the loader's thread pins memory meanwhile
@@ -81,10 +85,15 @@ class Replay:
         self.losses, self.parameters, self.record = losses, parameters, record
         self.gradients = parameters[0].new_zeros(sum(parameter.numel() for parameter in parameters))
         self.recordings: dict[tuple[torch.Size, ...], tuple[Batch, Computation]] = {}
+        self._addresses = [parameter.data_ptr() for parameter in parameters]
         self.is_recording = True
 
     def clear(self) -> None:
-        """Set all gradients to zero; Lightning removes them before a validation."""
+        """Set all gradients to zero; Lightning removes them before a validation. Drop recordings of other weights."""
+        addresses = [parameter.data_ptr() for parameter in self.parameters]
+        if addresses != self._addresses:
+            self._addresses = addresses
+            self._drop_recordings()
         self.gradients.zero_()
         for parameter, gradient in zip(self.parameters, self._split(self.gradients), strict=True):
             parameter.grad = gradient
@@ -97,8 +106,8 @@ class Replay:
             for buffer, side in zip(recorded, batch, strict=True):
                 buffer.copy_(side, non_blocking=True)
             return tuple(result.clone() for result in run())
-        before = self.gradients.clone() if self.is_recording and not self.recordings else None
-        if before is not None:
+        is_first = self.is_recording and not self.recordings  # all gradients are zero
+        if is_first:
             torch.manual_seed(torch.initial_seed())  # `_compare` draws the same numbers
         results = self._plainly(batch)  # first: a recording may not set up libraries, or tables that later code reads
         if not self.is_recording or len(self.recordings) == MOST_SHAPES:
@@ -106,8 +115,8 @@ class Replay:
         recorded = Batch(*(side.clone() for side in batch))
         try:
             run = self.record(lambda: self._add(recorded))
-            if before is not None:
-                self._compare(run, before, results)
+            if is_first:
+                self._compare(run, results)
             self.recordings[shape] = recorded, run
         except Exception as error:  # whatever it is, training can go on without recordings
             self._give_up(error)
@@ -126,13 +135,18 @@ class Replay:
 
     def _give_up(self, error: Exception) -> None:
         self.is_recording = False
-        self.recordings.clear()
+        self._drop_recordings()
         log.warning("updates are not recorded, which is slower (%s)", shorten(error))
 
-    def _compare(self, run: Computation, before: Tensor, results: Results) -> None:
+    def _drop_recordings(self) -> None:
+        if self.gradients.is_cuda:
+            torch.cuda.synchronize()  # a replay may not have ended
+        self.recordings.clear()
+
+    def _compare(self, run: Computation, results: Results) -> None:
         """Replay with the seed of the plain computation, and compare; keep the plain computation's gradients."""
         plain = self.gradients.clone()
-        self.gradients.copy_(before)
+        self.gradients.zero_()
         torch.manual_seed(torch.initial_seed())
         try:
             pairs = zip(run(), results, strict=True)

@@ -144,7 +144,8 @@ def fit(
         if is_out_of_memory(error):
             raise UserError(
                 f"training.max_tokens={config.training.max_tokens} needs more memory than there is: begin again with "
-                "half of it and twice training.accumulate, training.activation_checkpointing=true or a smaller model"
+                "half of it and twice training.accumulate, trainer.replay=false, "
+                "training.activation_checkpointing=true or a smaller model"
             ) from error
         if config.trainer.detect_anomaly and "returned nan" in str(error):
             raise UserError(f"{shorten(error)} The warning above names the lines that computed it") from error

@@ -16,12 +16,14 @@ from small_run import BASE, validated
 from torch import Tensor
 from torch.testing import assert_close
 
+from benchmarks.ours import Updates
 from seq2seq.data.batching import Batch, collate
 from seq2seq.device import prepare
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.replay import Computation, CudaRecorder, Recorder
 from seq2seq.translate.translator import Translator
 from seq2seq.translate.types import Text
 from tests.toy import write_corpus
@@ -116,6 +118,32 @@ def test_a_run_on_a_gpu_resumes_and_learns_what_a_run_on_the_cpu_learns(setting:
     for step in cpu:
         assert float(gpu[step]) == pytest.approx(float(cpu[step]), rel=1e-3)  # TF32 has 10 bits of mantissa
     run(workdir, "translate.py", "--model", "runs/gpu", "--device", "cuda", "The cat has a ball.")
+
+
+def failing(compute: Computation) -> Computation:
+    """Record a computation that waits for the GPU, which no recording can."""
+    return CudaRecorder()(lambda: (Tensor.item(compute()[0]), compute())[1])
+
+
+@needs_gpu
+@pytest.mark.parametrize("recorder", [CudaRecorder(), failing], ids=["recorded", "failed"])
+def test_recorded_updates_are_the_plain_ones_with_dropout(recorder: Recorder, caplog: Any) -> None:
+    """Also after a recording that failed in the middle, as when memory runs out."""
+    plain, recorded = (losses_of_updates(one) for one in (None, recorder))
+    assert recorded == pytest.approx(plain, rel=2e-2)
+    assert len(caplog.messages) == (recorder is failing)
+
+
+def losses_of_updates(recorder: Recorder | None) -> list[float]:
+    torch.manual_seed(0)
+    config = ModelConfig(d_model=64, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1, **STYLES["modern"])
+    training = TrainingConfig(max_tokens=512, learning_rate=1e-3)
+    module = TranslationModule(build_model(config, VOCABULARY), training, recorder=recorder).cuda()
+    updates, rng = Updates(module, "bf16-mixed"), np.random.default_rng(0)
+    batch = Batch(
+        *(ids.cuda() for ids in collate([(rng.integers(4, VOCABULARY, 9), rng.integers(4, VOCABULARY, 7))] * 9))
+    )
+    return [float(updates.update(batch)) for seed in range(10) if torch.manual_seed(seed)]
 
 
 def run(workdir: Path, program: str, *arguments: str) -> str:

@@ -26,7 +26,7 @@ from seq2seq.settings.training import TrainerConfig, TrainingConfig
 from seq2seq.training import replay as replay_file
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_devices
-from seq2seq.training.replay import Computation, Recorder, Replay, Results, records_updates
+from seq2seq.training.replay import Computation, CudaRecorder, Recorder, Replay, Results, records_updates
 from tests.unit.training import resuming
 from tests.unit.training.resuming import changed, end_of, is_same, resume, straight_run
 
@@ -238,6 +238,27 @@ def test_a_replay_reads_the_present_weights_although_autocast_keeps_casts() -> N
     torch.manual_seed(3)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(loss, module._losses(batch)[0])
+
+
+def test_recordings_of_weights_that_moved_are_dropped() -> None:
+    """An own optimizer or callback may put another tensor in a parameter's place: a recording reads the old one."""
+    updates = make(record)
+    train(updates, 4)
+    replay = replay_of(updates)
+    replay.clear()
+    assert len(replay.recordings) == 2
+    parameter = next(updates.module.parameters())
+    parameter.data = parameter.data.clone()
+    replay.clear()
+    assert not replay.recordings
+
+
+def test_no_recording_begins_for_which_memory_may_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch keeps the memory of a failed recording, so the next plain batch would lack it."""
+    for name, value in {"mem_get_info": (9, 99), "max_memory_allocated": 20, "memory_allocated": 10}.items():
+        monkeypatch.setattr(torch.cuda, name, Mock(return_value=value))
+    with pytest.raises(MemoryError, match="too little free memory"):
+        CudaRecorder()(lambda: ())
 
 
 @pytest.mark.parametrize("table", [sinusoidal, rotations])
