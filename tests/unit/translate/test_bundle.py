@@ -196,11 +196,13 @@ def test_a_bundle_keeps_a_changed_architecture(bundle: Bundle, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.model"])
-def test_a_pickle_instead_of_a_file_is_refused_unrun(folder: Path, tmp_path: Path, name: str) -> None:
-    trace = tmp_path / "the-payload-ran"
-    (folder / name).write_bytes(pickle.dumps(Payload(trace), protocol=4))
+def test_a_pickle_instead_of_a_file_is_refused_unrun(
+    folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (folder / name).write_bytes(pickle.dumps(Payload(), protocol=4))
     refuse(folder, name)
-    assert not trace.exists()
+    assert not Path("the-payload-ran").exists()
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.model"])
