@@ -7,7 +7,6 @@ import torch
 
 from seq2seq.settings.bundle import is_export
 from seq2seq.text.tokenizer import BOS, EOS
-from seq2seq.translate.ctranslate2_engine import load_export
 from tests.refusing import refuses
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
@@ -18,6 +17,7 @@ from seq2seq.apps.exchange import cached
 from seq2seq.apps.exchange.cached import cached_export
 from seq2seq.apps.exchange.ctranslate2 import QUANTIZATIONS, export_ctranslate2
 from seq2seq.model import attention
+from seq2seq.translate.ctranslate2_engine import load_export
 
 SOURCES = [[5, 29, 11, 200, 7, 31, 8], [40, 41], [9, 250, 17, 4]]
 TARGETS = [[60, 12, 301, 4], [8, 8, 99, 14, 280], []]
