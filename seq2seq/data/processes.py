@@ -68,8 +68,7 @@ class Processes:
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool as error:
-            message = f"one of {self.size} processes died, perhaps for want of memory"
-            raise UserError(f"{message}: {self._advice}") from error
+            raise UserError(f"a process died (of {self.size}), perhaps for want of memory: {self._advice}") from error
 
     def _submit(self, function: Callable[[Task], Result], task: Task) -> Future[Any]:
         """Call a function of a module in one of the processes; signals are blocked until a new process ignores them."""

@@ -109,7 +109,7 @@ def test_the_command_of_a_killed_run_begins_goes_on_or_is_done(launcher: Launche
 
 
 ENDLESS = (*VARIANTS["subwords"], "trainer.validate_every=100000", "training.schedule=constant", "name=run")
-LOST_READER = "a process that reads the training text ended, perhaps for want of memory"
+LOST_READER = "a process died (of 1), perhaps for want of memory: resume=runs/NAME"
 
 
 NOTE_CHILDREN = """

@@ -26,10 +26,10 @@ from seq2seq.apps.exchange.huggingface_files import (
 from seq2seq.errors import UserError, shorten
 from seq2seq.model.build import build_without_values
 from seq2seq.model.transformer import Transformer
-from seq2seq.settings.bundle import ARCHITECTURE, CARD, CONFIG, BundleConfig, is_hub_name
+from seq2seq.settings.bundle import ARCHITECTURE, CARD, CONFIG, BundleConfig, config_from_plain, is_hub_name
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.missing_packages import require_package
-from seq2seq.settings.search import SearchConfig, change_search
+from seq2seq.settings.search import SearchConfig
 from seq2seq.storage.cache import cached_folder, digest_files
 from seq2seq.text.tokenizer import EOS, PAD
 from seq2seq.text.vocabulary import Tokenizers
@@ -216,7 +216,8 @@ def _search_config(path: Path, generation: Mapping[str, Any], tokenizer: Tokeniz
     if lost:
         log.warning("%s: not taken over: %s", path.name, shorten(", ".join(lost)))
     try:
-        return change_search(SearchConfig(), {ours: generation.get(key) for key, ours in _SEARCH.items()})
+        values = {ours: generation.get(key) for key, ours in _SEARCH.items()}
+        return config_from_plain(SearchConfig, {key: value for key, value in values.items() if value is not None})
     except UserError as error:
         raise UserError(f"{path} asks for a search that is not known here: {shorten(error)}") from error
 

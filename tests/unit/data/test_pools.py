@@ -36,12 +36,12 @@ def die(task: int) -> int:
 def test_a_process_that_dies_or_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch):
     with (
         Processes(2, advice="try less") as workers,
-        pytest.raises(UserError, match=r"one of 2 processes died.*: try l"),
+        pytest.raises(UserError, match=r"a process died \(of 2\).*: try l"),
     ):
         list(workers.map(die, range(100)))
     assert not multiprocessing.active_children()
     monkeypatch.setattr(ProcessPoolExecutor, "submit", Mock(side_effect=OSError("handle is closed")))
-    with Processes(2) as workers, pytest.raises(UserError, match=r"one of 2 processes died.*lower data.num_proc"):
+    with Processes(2) as workers, pytest.raises(UserError, match=r"a process died \(of 2\).*lower data.num_proc"):
         list(workers.map(die, range(4)))
 
 

@@ -308,7 +308,7 @@ REFUSED: dict[str, Callable[[Path], object]] = {  # what the line says, and what
     "weights are no 901 layers, which": updated(CONFIG, encoder_layers=900),
     "it has a subword that is no text":
         lambda folder: (folder / "vocab.json").write_text(json.dumps({"</s>": 0, "<unk>": 1, "\ud800": 2, "<pad>": 3})),
-    "generation_config.json asks for a search that is not known here: beam='x'": updated(GENERATION, num_beams="x"),
+    "asks for a search that is not known here: Value 'x' of type 'str'": updated(GENERATION, num_beams="x"),
     "forbids the end mark: no translation": updated(GENERATION, bad_words_ids=[[0]]),
     r"eos_token_id=\[0, 5\], the vocabulary 0": updated(GENERATION, eos_token_id=[0, 5]),
     r"bad_words_ids=5 and suppress_tokens=\[\]: only ids of single subwords": updated(GENERATION, bad_words_ids=5),
