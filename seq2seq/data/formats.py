@@ -80,13 +80,22 @@ def _parse_json(line: str, data: DataConfig) -> Pair | None:
     if not line.strip():
         return None
     try:
-        row = json.loads(line)
+        row = json.loads(line, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise UserError(f"is not JSON: {error}") from error
     if not isinstance(row, dict):
         raise UserError("is no JSON object: expected one object a line, such as {'en': …, 'es': …}")
     columns = cast(dict[str, object], row)
     return pick(columns, find_columns(list(columns), data))
+
+
+def _unique(members: list[tuple[str, object]]) -> dict[str, object]:
+    """Return a JSON object; Python's own would keep the last of several values of a key in silence."""
+    row = dict(members)
+    for key, value in members if len(row) < len(members) else ():
+        if value != row[key]:
+            raise ValueError(f"the key {key!r:.40} has two values, {value!r:.40} and {row[key]!r:.40}: remove one")
+    return row
 
 
 def _read_csv(path: Path, data: DataConfig) -> Iterator[Record]:

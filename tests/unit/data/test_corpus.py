@@ -165,6 +165,7 @@ def test_columns_can_be_named_and_other_languages_select_others(tmp_path: Path):
 
 LIBERTIES = {
     "null is empty text": ("a.jsonl", '{"en": null, "es": "x"}\n\n{"en": "y", "es": "z"}\n', [("", "x"), ("y", "z")]),
+    "a repeated pair": ("a.jsonl", '{"en": "a", "es": "b", "id": 1, "id": 1, "en": "a"}', [("a", "b")]),
     "a quoted line end is text": ("a.csv", 'en,es\n"a\nb",c\n', [("a\nb", "c")]),
     "CR in text": ("a.tsv", "a\rb\tc\r\r\nd\te\r", [("a\rb", "c\r"), ("d", "e")]),
     "blank lines and spaces in the header": ("a.csv", "\nen, es\n\nYes.,Sí.\n\n", [("Yes.", "Sí.")]),
@@ -233,6 +234,14 @@ DEFECTS = {  # the file's content, and what is said of the file or, if the conte
         (b'{"en": "a", "es": "b"}\n{"en"\n', r":2 is not JSON"),
         (b"[" * 100_000, r":1 is not JSON: "),
         (b"[1]\n", r":1 is no JSON object"),
+        (
+            b'{"en": "a", "es": "b", "en": "c"}\n',
+            r":1 is not JSON: the key 'en' has two values, 'a' and 'c': remove one",
+        ),
+        (
+            b'{"translation": {"en": "a", "es": "b", "es": null}}\n',
+            r":1 is not JSON: the key 'es' has two values, 'b' and None",
+        ),
         (b'{"en": "a", "fr": "b"}\n', r":1 has no column es; it has en, fr"),
         (b'{"translation": {"en": "a"}}\n', r":1 has no translation.es, found en"),
         (b'{"translation": "' + b"x" * 5000 + b'"}\n', r":1 has no translation.en, found 'x{39}: check data.columns"),
