@@ -36,6 +36,7 @@ _FUNCTION_WORDS = {
         "nl": "de het een van en is niet dat ik zijn op te met voor in we me hij als was had aan",
     }.items()
 }
+_NAMES = {"en": "english inglés", "es": "spanish español castellano", "fr": "french", "de": "german", "it": "italian"}
 NAMES = {
     **{"ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German"},
     **{"el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque"},
@@ -99,32 +100,58 @@ def warn_of_target(texts: Sequence[str], src_lang: str, tgt_lang: str, hint: str
 
 
 def check_sides(records: Iterable[AnyRecord], name: str, data: DataConfig) -> Iterator[AnyRecord]:
-    """Yield the records of a corpus; then refuse it if its sides are swapped, or warn if they have the same language.
+    """Yield the records of a corpus; warn if it begins with a header or has the same language on both sides.
 
-    The languages are those of some hundred pairs at equal distances.
+    Refuse it if its sides are swapped. The languages are those of the first pairs, and of some hundred pairs at equal
+    distances.
     """
     pairs, step = list[Pair](), 1
     for number, record in enumerate(records):
         if number % step == 0 and isinstance(record, tuple):
             pairs.append((record[0][:_CHARACTERS], record[1][:_CHARACTERS]))
+            if number == 0 and _is_header(pairs[0], data):
+                logger.warning("%s begins with a header, %s, which is read as a pair: remove it", name, _show(pairs[0]))
             if len(pairs) == _SAMPLE:
+                if step == 1:
+                    _check_order(pairs, name, data)  # now, because the end of a large corpus is far
                 pairs, step = pairs[::2], 2 * step
         yield record
+    langs = _check_order(pairs, name, data)
+    if langs[0] is not None and langs[0] == langs[1]:
+        message = "%s looks like %s on both sides, as in %s: check the file"
+        logger.warning(message, name, langs[0], _show(_median(pairs)))
+
+
+def _check_order(pairs: Sequence[Pair], name: str, data: DataConfig) -> list[str | None]:
+    """Return the language of each side, of the two that the sides should have; refuse swapped sides."""
     src, tgt = data.src_lang, data.tgt_lang
     sides = [[pair[i] for pair in pairs] for i in (0, 1)]
     langs = [next((a for a, b in ((src, tgt), (tgt, src)) if seem_to_be(side, a, b)), None) for side in sides]
-    if langs[0] is None or langs == [src, tgt]:
-        return
-    median = sorted(pairs, key=lambda pair: len(pair[0]))[len(pairs) // 2]
-    example = " → ".join(f"{side[:60]!r}" for side in median)
     if langs == [tgt, src]:
         order = f"[{src},{tgt}]" if data.is_swapped else f"[{tgt},{src}]"
         raise UserError(
-            f"{name} has its sides swapped: {tgt} is the source, {src} the target, as in {example}: exchange "
-            f"them, or set data.languages={order} if all files of the run have this order"
+            f"{name} has its sides swapped: {tgt} is the source, {src} the target, as in {_show(_median(pairs))}: "
+            f"exchange them, or set data.languages={order} if all files of the run have this order"
         )
-    if langs[0] == langs[1]:
-        logger.warning("%s looks like %s on both sides, as in %s: check the file", name, langs[0], example)
+    return langs
+
+
+def _median(pairs: Sequence[Pair]) -> Pair:
+    return sorted(pairs, key=lambda pair: len(pair[0]))[len(pairs) // 2]
+
+
+def _show(pair: Pair) -> str:
+    return " → ".join(f"{side[:60]!r}" for side in pair)
+
+
+def _is_header(pair: Pair, data: DataConfig) -> bool:
+    """Return whether the sides of a pair are the names of the two sides or languages, in one order or the other."""
+    words = [set(re.findall(r"[^\W\d_]+", side.lower())) - {"text", "sentence", "lang", "language"} for side in pair]
+    src, tgt = ({code, *_NAMES.get(code, "").split()} for code in (data.src_lang, data.tgt_lang))
+    names = [src | {"source", "src", "original"}, tgt | {"target", "tgt", "trg", "translation"}]
+    return any(
+        all(side and side <= of for side, of in zip(words, order, strict=True)) for order in (names, names[::-1])
+    )
 
 
 def language_name(code: str) -> str:

@@ -1,6 +1,7 @@
 """Text in the wrong language is found in whole corpora and, on request, pair by pair; nothing else is taken for it."""
 
 import codecs
+import itertools
 import sys
 from collections import Counter
 from importlib import metadata
@@ -87,6 +88,10 @@ def test_exactly_swapped_sides_are_refused(root: Path, name: str):
     [
         ([(src, src) for src, _ in OWN], "a.tsv looks like en on both sides, as in "),
         ([(tgt, tgt + "!") for _, tgt in OWN], "a.tsv looks like es on both sides, as in "),
+        ([("Source", "Target"), *OWN], "a.tsv begins with a header, 'Source' → 'Target', which is read as a pair"),
+        ([("english_text", "spanish_text"), *OWN], "a.tsv begins with a header, "),
+        ([("es", "en"), *OWN], "a.tsv begins with a header, "),
+        ([("English", "Inglés"), *OWN], None),
         (TRAIN, None),
         *(
             (list(zip(TEXTS["en"], texts, strict=False)), None)
@@ -95,11 +100,16 @@ def test_exactly_swapped_sides_are_refused(root: Path, name: str):
         ),
     ],
 )
-def test_one_language_on_both_sides_is_one_warning(pairs, warning, caplog):
+def test_one_language_on_both_sides_or_a_header_is_one_warning(pairs, warning, caplog):
     assert list(check_sides(pairs, "a.tsv", DataConfig())) == pairs
     assert len(caplog.messages) == (warning is not None)
     assert caplog.text.count("\n") == len(caplog.messages)
     assert (warning or "") in caplog.text
+
+
+def test_swapped_sides_are_refused_before_a_large_corpus_is_read():
+    endless = itertools.cycle((tgt, src) for src, tgt in OWN)
+    refuses("a.tsv has its sides swapped", lambda: list(check_sides(endless, "a.tsv", DataConfig())))
 
 
 def test_source_texts_in_the_language_of_the_model_are_one_warning(caplog: pytest.LogCaptureFixture):
