@@ -138,9 +138,10 @@ SPLITS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut little text into many batches."""
+    """Cut little text into many batches, and its digests into four ranges."""
     monkeypatch.setattr(cleaned, "TASK", 9000)
     monkeypatch.setattr(cleaned, "BATCH", 40)
+    monkeypatch.setattr(cleaned, "PART", 110)
 
 
 @pytest.fixture
