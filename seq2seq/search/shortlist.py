@@ -18,6 +18,7 @@ from seq2seq.storage.atomic import replacing
 
 MULTIPLE = 64  # divides the number of allowed ids: a search finds the best tokens of a row in blocks of this size
 _FORMAT = "seq2seq-shortlist-1"  # increased when an older version could not read the file
+_MAX_BYTES = 1 << 30
 _SEPARATORS = set(" \t\n")  # of CTranslate2's format
 _AGAIN = "make it with `seq2seq shortlist`"
 
@@ -44,6 +45,8 @@ class Shortlist:
     def load(cls, path: Path) -> "Shortlist":
         """Read the file that `save` wrote."""
         try:
+            if path.stat().st_size > _MAX_BYTES:
+                raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no shortlist; {_AGAIN}")
             with cast(Any, safe_open(path, "np")) as file:
                 about: dict[str, str] = file.metadata() or {}
                 if about.get("format") != _FORMAT:
@@ -51,6 +54,10 @@ class Shortlist:
                 arrays = {name: file.get_tensor(name) for name in ("offsets", "targets", "always", "by_frequency")}
         except SafetensorError as error:
             raise UserError(f"{path} is damaged, or no shortlist: {_AGAIN}") from error
+        except OSError as error:  # of safetensors, it has neither a number nor a file's name
+            raise UserError(f"{path} cannot be read ({error.strerror or error}): {_AGAIN}") from error
+        if not _fit(**arrays):
+            raise UserError(f"{path} is damaged: its numbers do not fit each other; {_AGAIN}")
         return cls(**arrays, vocabulary=about.get("vocabulary", ""))
 
     def save(self, path: Path) -> None:
@@ -105,6 +112,18 @@ class Shortlist:
         for source, subword in enumerate(subwords):
             if spell([source]):  # otherwise the format cannot hold the subword
                 yield f"{subword}\t{spell(sorted({source, *self.needed_by(source).tolist()}))}"
+
+
+def _fit(offsets: np.ndarray, targets: np.ndarray, always: np.ndarray, by_frequency: np.ndarray) -> bool:
+    """Return whether arrays from a file have the types, sizes and ranges of `Shortlist`'s."""
+    arrays = (offsets, targets, always, by_frequency)
+    kinds = [(array.dtype, array.ndim) for array in arrays]
+    size = by_frequency.size
+    if kinds != [(np.int64, 1), *[(np.int32, 1)] * 3] or offsets.size != size + 1:
+        return False
+    has_order = offsets[0] == 0 and offsets[-1] == targets.size and (np.diff(offsets) >= 0).all()
+    are_ids = all(((ids >= 0) & (ids < size)).all() for ids in (targets, always))
+    return bool(has_order and are_ids and np.array_equal(np.sort(by_frequency), np.arange(size)))
 
 
 @dataclass(frozen=True)

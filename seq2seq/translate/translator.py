@@ -135,9 +135,8 @@ class Translator:
             shortlist: file of `seq2seq shortlist`; with it, a search predicts only the ids that the sources need.
 
         Raises:
-            UserError: a bundle is missing or damaged, the bundles' vocabularies differ, the shortlist is damaged or
+            UserError: a bundle or the shortlist is missing or damaged, the bundles' vocabularies differ, the shortlist
                 belongs to another model, the device does not exist, or the search cannot be compiled.
-            OSError: the shortlist cannot be read.
         """
         from seq2seq.device import choose_device
         from seq2seq.model.decoders import Ensemble

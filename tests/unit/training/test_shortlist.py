@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from seq2seq.data.dataset import Pairs
+from seq2seq.errors import UserError
 from seq2seq.search.shortlist import MULTIPLE, Shortlist
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
@@ -121,10 +122,36 @@ def test_a_shortlist_that_allows_other_ids_has_another_digest() -> None:
     assert shortlist({5: [70]}, [0, 10]).digest == first.digest
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("offsets", np.array([0, 2, 1, 3], np.int64)),
+        ("offsets", np.array([0, 1, 2, 4], np.int64)),
+        ("offsets", np.array([0, 3], np.int64)),
+        ("offsets", np.array([0.0, 1.0, 2.0, 3.0])),
+        ("targets", np.array([0, 1, 3], np.int32)),
+        ("targets", np.array([[0, 1, 2]], np.int32)),
+        ("always", np.array([-1], np.int32)),
+        ("by_frequency", np.array([0, 1, 1], np.int32)),
+    ],
+)
+def test_damaged_numbers_are_one_line(tmp_path: Path, name: str, value: np.ndarray) -> None:
+    ids = np.array([0, 1, 2], np.int32)
+    arrays = {"offsets": np.array([0, 1, 2, 3], np.int64), "targets": ids, "always": ids, "by_frequency": ids}
+    about = {"format": "seq2seq-shortlist-1", "vocabulary": ""}
+    save_file(arrays, tmp_path / "file", about)
+    assert Shortlist.load(tmp_path / "file").union([[1]]).tolist() == [0, 1, 2]
+    save_file({**arrays, name: value}, tmp_path / "file", about)
+    with pytest.raises(UserError, match="file is damaged: its numbers do not fit each other; make it with `seq2seq sh"):
+        Shortlist.load(tmp_path / "file")
+
+
 def test_another_file_is_one_line(tmp_path: Path) -> None:
     for content in (b"", b"no shortlist", b"\x08\0\0\0\0\0\0\0" + b"{" * 8, b"\xff" * 64):
         (tmp_path / "file").write_bytes(content)
         refuses("file is damaged, or no shortlist: make it with `seq2seq shortlist`", Shortlist.load, tmp_path / "file")
+    refuses(r"missing cannot be read \(No such file or directory\): make it with", Shortlist.load, tmp_path / "missing")
+    refuses(r"cannot be read|is damaged", Shortlist.load, tmp_path)
     save_file({"weights": np.zeros(3)}, tmp_path / "weights")
     refuses("weights is no shortlist of this version", Shortlist.load, tmp_path / "weights")
 
