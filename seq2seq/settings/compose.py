@@ -17,7 +17,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import OverrideParseException
+from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
@@ -216,6 +216,8 @@ def one_line(error: Exception) -> str:
     message, cause = str(error).strip(), str(error.__cause__ or "").strip()
     if isinstance(error, UserError):
         return " ".join(message.split())
+    if isinstance(error, MissingConfigException) and "/" in (error.missing_cfg_file or ""):
+        return _missing_option(error)
     if isinstance(error, OverrideParseException):
         reason = message.splitlines()[0]
         return f"{shorten(error.override)}: {reason} (quote a value with special characters: key=\"'…'\")"
@@ -224,12 +226,26 @@ def one_line(error: Exception) -> str:
     both = f"{message}\n{cause}"
     if _UNKNOWN.search(both) and (key := _KEY.search(both)):
         return unknown_setting(key[1] or key[2], known_settings())
+    if "must be a string or a list. Got NoneType" in message:
+        return "a group cannot be null: to choose none of its options, write ~GROUP"
     if number := _FLOAT_FOR_INTEGER.search(both):
         return f"{number[1]}: write this whole number with digits only, as {number[2]}"
     if not cause:
-        return " ".join(message.partition("Config search path")[0].split())[:1000] or type(error).__name__
+        return " ".join(message.partition("Config search path")[0].split()) or type(error).__name__
     override = _MERGING.sub(r"\1", message.splitlines()[0])
     return f"{override} ({cause.splitlines()[0]})"
+
+
+def _missing_option(error: MissingConfigException) -> str:
+    """Return the message for an option that does not exist, with the options of the group and of its folders."""
+    missing = str(error.missing_cfg_file)
+    listed = re.search(r"Available options in '(.+?)'", str(error))
+    group = listed[1] if listed else missing.rpartition("/")[0]
+    conf = home() / "conf" / group
+    options = list(error.options or sorted(path.stem for path in conf.glob("*.yaml")))
+    if group == "experiment":
+        options += sorted(f"lab/{path.stem}" for path in conf.glob("lab/*.yaml"))
+    return f"{group} has no option {missing.removeprefix(f'{group}/')!r:.80}: choose from {', '.join(options)}"
 
 
 def known_settings() -> list[str]:

@@ -96,7 +96,7 @@ def _decode(data: bytes) -> tuple[str, str]:
     try:
         text = data.decode(encoding)
     except (LookupError, ValueError) as error:
-        raise UserError(f"it cannot be read in its encoding, {encoding}: convert it to UTF-8") from error
+        raise UserError(f"{error}: convert the file to UTF-8 first, for example with iconv") from error
     if "\0" in text or OBJECT in text:
         raise UserError("it is binary (it has bytes 0 or 1), expected text: check its name's ending")
     return text, encoding

@@ -49,7 +49,8 @@ def test_several_loggers_are_one_run_and_no_sweep():
 
 
 def test_an_unknown_logger_is_refused():
-    refuses("Could not load 'logger/tensorbord'", compose, ["logger=csv,tensorbord"])
+    message = r"logger has no option 'tensorbord': choose from csv, mlflow, tensorboard, wandb$"
+    refuses(message, compose, ["logger=csv,tensorbord"])
 
 
 @pytest.mark.slow
