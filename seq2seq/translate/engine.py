@@ -167,7 +167,13 @@ class Engine:
     def _decoder_for_search(self) -> Decoder:
         """Return the decoder, which is made for the first search."""
         if self._decoder is None:
-            self._decoder = decoder_for_search(self.model, self.dtype, self.compiles)
+            try:
+                self._decoder = decoder_for_search(self.model, self.dtype, self.compiles)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                message = f"the model does not fit into the memory of {self.device}: use another device"
+                raise UserError(message) from error
         return self._decoder
 
     def __getstate__(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seq2seq.search.constrained import ConstrainedBeamSearch
-from seq2seq.search.rules import BannedPhrases
+from seq2seq.search.rules import BannedPhrases, ForcedPrefix, NoRepeatNgram
 from tests.refusing import refuses
 from tests.unit.search import tasks
 from tests.unit.search.tasks import BANNED, BOS, EOS, TableModel, contains, ids_of
@@ -67,6 +67,47 @@ def test_the_tokens_that_can_be_drawn_are_hugging_faces(top_k, top_p):
     scores = warpers.TopPLogitsWarper(top_p)(None, scores)
     for allowed, samples in zip(scores.isfinite(), results, strict=True):
         assert {(*ids, EOS)[0] for ids in ids_of(samples)} == set(allowed.nonzero()[:, 0].tolist())
+
+
+@pytest.mark.parametrize("no_repeat", [False, True])
+def test_samples_come_as_often_as_they_are_probable(no_repeat):
+    model, number = TableModel(6), 1000
+    (samples,) = sample(model, [44], [2], samples=number, rules=[NoRepeatNgram(1)] if no_repeat else [])
+    counts = Counter(map(tuple, ids_of(samples)))
+
+    def probability(ids):
+        total = 1.0
+        for position, token in enumerate((*ids, EOS)[:2]):  # at the limit of 2 tokens, EOS is certain
+            logits = model.logits(44, (BOS, *ids[:position]))
+            logits[[*BANNED, *(ids[:position] if no_repeat else [])]] = -math.inf
+            total *= logits.softmax(-1)[token].item()
+        return total
+
+    probabilities = {tuple(ids): probability(ids) for ids in model.all_sequences(44, 2)}
+    assert sum(probabilities.values()) == pytest.approx(1.0, abs=1e-5)
+    for ids, share in probabilities.items():
+        assert abs(counts[ids] - number * share) < 4 * math.sqrt(number * share) + 3
+
+
+def test_samples_obey_rules_but_are_scored_by_the_model():
+    model = TableModel(7)
+    rules = [BannedPhrases([[4]]), ForcedPrefix([[6, 1], []])]
+    settings = {"temperature": 2.0, "top_k": 3}
+    results = sample(model, [45, 46], [6, 3], samples=30, rules=rules, min_lengths=[4, 2], **settings)
+    for table, shortest, samples in zip([45, 46], [4, 2], results, strict=True):
+        assert len(samples) == 30
+        assert len(set(map(tuple, ids_of(samples)))) > 3
+        for hypothesis in samples:
+            assert len(hypothesis.ids) >= shortest
+            assert 4 not in hypothesis.ids
+            assert hypothesis.score == pytest.approx(model.score(table, hypothesis.ids), abs=1e-4)
+    assert all(ids[:2] == [6, 1] for ids in ids_of(results[0]))
+
+
+def test_samples_that_rules_leave_no_token_are_missing():
+    rules = [BannedPhrases([[1], [4], [5]])]
+    results = sample(TableModel(6), [1, 2], [4, 4], samples=3, rules=rules, min_lengths=[2, 0])
+    assert [ids_of(samples) for samples in results] == [[], [[], [], []]]
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(2, 1.0), (0, 0.95)])  # 5 alone has less than 0.95
@@ -186,6 +227,38 @@ def test_phrases_that_just_fit_are_all_there_however_unlikely(beam):
     (best,) = search(model, [3], [6], [phrases], beam=beam)
     assert best
     assert all(ids in ([4, 6, 4, 4, 6, 5], [6, 5, 4, 6, 4, 4]) for ids in ids_of(best))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_stopping_early_gives_the_same_best_hypotheses_as_going_on(alpha, n_best):
+    tables, limits, phrases = list(range(6)), [7] * 6, [[[4, 6]], [[5], [1, 1]], [], [[6]], [[1]], [[5, 5]]]
+    patient, hasty = TableModel(7), TableModel(7)
+    expected = search(patient, tables, limits, phrases, beam=6, length_penalty=alpha)
+    best = search(hasty, tables, limits, phrases, beam=6, length_penalty=alpha, n_best=n_best)
+    assert best == [all_best[:n_best] for all_best in expected]
+    assert sum(hasty.calls) <= sum(patient.calls)
+
+
+def test_rules_see_the_prefixes_and_their_sentences():
+    model, seen = TableModel(7), []
+
+    def no_token_twice_in_sentence_1(forbidden, prefixes):
+        seen.append((prefixes.tokens.tolist(), prefixes.sentences.tolist()))
+        for row, (tokens, sentence) in enumerate(zip(*seen[-1], strict=True)):
+            if sentence == 1:
+                forbidden[row, tokens] = True
+        return forbidden
+
+    phrases = [[[4]], [[4]], []]
+    free = search(model, [1, 2, 3], [5, 5, 0], phrases, beam=20)
+    ruled = search(model, [1, 2, 3], [5, 5, 0], phrases, beam=20, rules=[no_token_twice_in_sentence_1])
+    assert ruled[0] == free[0]
+    assert ruled[1]
+    assert all(len(set(ids)) == len(ids) for ids in ids_of(ruled[1]))
+    assert any(len(set(ids)) < len(ids) for ids in ids_of(free[1]))
+    assert seen[0] == ([[], [], []], [0, 1, 2])
+    assert all(set(sentences) == {0, 1} for _, sentences in seen[1:3])
 
 
 def test_an_impossible_phrase_gives_no_hypothesis():

@@ -1,8 +1,11 @@
 """Searches with a shortlist: with the whole vocabulary they find the same, with a part of it what is possible in it."""
 
+import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ from tests.refusing import refuses
 from tests.thin import thin
 from tests.unit.searches import (
     MODERN,
+    NEEDS_COMPILER,
     SEARCHES,
     VOCAB_SIZE,
     assert_alike,
@@ -105,3 +109,19 @@ def test_compiled_and_textbook_searches_give_equal_translations_and_scores(name:
 def test_a_model_that_cannot_be_compiled_is_refused_only_if_compilation_is_requested() -> None:
     assert list(Engine(random_model(), "cpu", torch.bfloat16).search(sources("beam"), SHORT, 1))
     refuses("--compile on is for", Engine, random_model(), "cpu", torch.bfloat16, compiles="on")
+
+
+@pytest.mark.slow
+@NEEDS_COMPILER
+def test_threads_may_share_an_engine_with_a_shortlist() -> None:
+    searching = Engine(random_model(), "cpu", torch.float32, compiles="on", shortlist=shortlist_of(list(range(40))))
+    expected = list(searching.search(sources("beam"), SHORT, 1))
+    with ThreadPoolExecutor(3) as threads:
+        results = threads.map(lambda _: list(searching.search(sources("beam"), SHORT, 1)), range(9))
+        assert list(results) == [expected] * 9
+    assert list(pickle.loads(pickle.dumps(searching)).search(sources("beam"), SHORT, 1)) == expected
+
+
+def test_a_model_that_does_not_fit_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "decoder_for_search", Mock(side_effect=torch.OutOfMemoryError("out of memory")))
+    refuses("the model does not fit into the memory of cpu: use another device", search, random_model(), "beam")
