@@ -111,9 +111,8 @@ def _pattern(*, is_mdx: bool, has_superscripts: bool) -> re.Pattern[str]:
         f"(?P<{kind}>{'|'.join([*(_IN_MDX.get(kind, []) if is_mdx else []), *patterns])})"
         for kind, patterns in _KEPT.items()
     )
-    first = (
-        "" if is_mdx or has_superscripts else "(?=[`~[{!_<h$#%@+:^\\\\\U000f0000-\U0010ffff])"
-    )  # saves half of the time
+    # where a string may begin: looking there alone saves half of the time
+    first = "" if is_mdx or has_superscripts else "(?=[`~[{!_<h$#%@+:^\\\\\U000f0000-\U0010ffff])"
     line = rf"^(?P<before>[ \t>]*+){line}(?:(?<=\]:)|(?=[ \t\r]*$))"
     return re.compile(f"{line}|{first}(?:{code}|{word}|{point})", re.MULTILINE)
 
