@@ -59,10 +59,10 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
     Returns:
         The number of texts that were translated.
     """
-    ending = path_in.suffix.lower()
-    if not is_document(path_in) or ending != path_out.suffix.lower():
-        known = ", ".join(_READERS)
-        raise UserError(f"{path_in} cannot become {path_out}: give two names with the same ending, one of {known}")
+    if not is_document(path_in) or path_in.suffix.lower() != path_out.suffix.lower():
+        raise UserError(f"{path_in} cannot become {path_out}: give names with the same ending of {', '.join(_READERS)}")
+    if path_in.exists() and not path_in.is_file():
+        raise UserError(f"{path_in} is no regular file: a document is read as a whole")
     data = path_in.read_bytes()
     try:
         with replacing(path_out, like=path_in) as file:
