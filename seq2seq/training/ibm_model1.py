@@ -101,8 +101,7 @@ def _expected_counts(source: Int64[np.ndarray, " k"], blocks: list[_Block]) -> F
         counts = np.zeros(len(source))
         for block in blocks:
             shares = probs[block.kinds]
-            ends = np.append(block.starts[1:], len(shares))
-            shares /= np.repeat(np.add.reduceat(shares, block.starts), ends - block.starts)
+            shares /= np.repeat(np.add.reduceat(shares, block.starts), np.diff(block.starts, append=len(shares)))
             counts += np.bincount(block.kinds, shares, minlength=len(source))
         probs = counts / np.bincount(source, counts)[source]
     return counts

@@ -173,16 +173,18 @@ def _broadcast(decide: Callable[[], str], processes: int) -> str:
     with _naming_lost_processes(processes):
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group(_backend(), rank=rank(), world_size=processes, timeout=PATIENCE)
-        patient: Any = torch.distributed.new_group(timeout=_PREPARATION, backend="gloo")
     decision, failure = [""], None  # no decision: the first process has failed
     if rank() == 0:
         try:
             decision = [decide()]
         except Exception as error:  # raised below, when the others know of it
             failure = error
+    patient = torch.distributed.BroadcastOptions()
+    patient.timeout = _PREPARATION
     with contextlib.suppress(RuntimeError) if failure else _naming_lost_processes(processes):
-        torch.distributed.broadcast_object_list(decision, device=torch.device("cpu"), group=patient)
-        torch.distributed.destroy_process_group(patient)
+        world: Any = torch.distributed.group.WORLD
+        world.broadcast([torch.zeros(1)], patient).wait()  # until the first has decided
+        torch.distributed.broadcast_object_list(decision, device=torch.device("cpu"))
     if failure or not decision[0]:
         raise failure or UserError("the first process could not begin; its own error says why")
     return decision[0]
@@ -210,12 +212,11 @@ class SummedGradients(DDPStrategy):
 
 
 def make_strategy(config: TrainerConfig, *, is_recorded: bool = False) -> DDPStrategy | str:
-    """Return how Lightning distributes training: data-parallel over all devices, or nothing for a single device."""
+    """Return how Lightning distributes training: over all devices, in their group if there is one; auto for one."""
     if config.devices * config.num_nodes == 1:
         return "auto"
     atexit.register(_disconnect)
-    kind = SummedGradients if is_recorded else DDPStrategy
-    return kind(process_group_backend=_backend(), timeout=PATIENCE)  # a group that exists is used
+    return (SummedGradients if is_recorded else DDPStrategy)(process_group_backend=_backend(), timeout=PATIENCE)
 
 
 def _backend() -> str:
