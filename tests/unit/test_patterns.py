@@ -25,6 +25,7 @@ ONLY = {  # the method that the project uses, where it is not a search
     "seq2seq.apps.documents.markdown._BLOCK_START.0": "match",
     "seq2seq.apps.documents.markdown._BREAK.0": "fullmatch",
     "seq2seq.apps.documents.markdown_dialects._OPENING.0": "match",
+    **{f"seq2seq.apps.documents.markdown_dialects._TITLES.{number}": "match" for number in range(4)},
     "seq2seq.apps.documents.subtitles._DASH.0": "match",
     "seq2seq.apps.documents.xml._TAG.0": "match",
     "seq2seq.settings.bundle._HUB_NAME.0": "fullmatch",
