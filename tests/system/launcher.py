@@ -31,10 +31,7 @@ class Launcher:
     """The forking process, seen from the tests."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-        pipe = subprocess.PIPE
-        command = [sys.executable, "-W", "ignore", __file__]
-        self.server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
+        self.server = _start()
 
     def train(
         self, *overrides: str, cwd: Path, until: str | None = None, send: int = signal.SIGKILL, **environment: str
@@ -48,7 +45,12 @@ class Launcher:
         assert self.server.stdout is not None
         self.server.stdin.write(json.dumps(job) + "\n")
         self.server.stdin.flush()
-        return Finished(*json.loads(self.server.stdout.readline()))
+        try:
+            return Finished(*json.loads(self.server.stdout.readline()))
+        except BaseException:  # the test's time is over
+            self.close()
+            self.server = _start()
+            raise
 
     def complete(self, *overrides: str, cwd: Path, **environment: Any) -> Finished:
         """Run train.py to its end, which must be a success."""
@@ -57,8 +59,16 @@ class Launcher:
         return result
 
     def close(self) -> None:
-        """End it."""
-        self.server.communicate("", timeout=60)
+        """End it, and what its runs have left."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.server.pid, signal.SIGKILL)
+        self.server.communicate()
+
+
+def _start() -> "subprocess.Popen[str]":
+    environment, pipe = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}, subprocess.PIPE
+    command = [sys.executable, "-W", "ignore", __file__]
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, start_new_session=True)
 
 
 def serve() -> None:
