@@ -13,7 +13,7 @@ from benchmarks.command import make_app
 from seq2seq.errors import UserError
 
 COMMANDS = (
-    "training", "profile", "rival", "speedrun", "decoding", "equality", "workers", "files", "serving",
+    "training", "checkouts", "profile", "rival", "speedrun", "decoding", "equality", "workers", "files", "serving",
     "attention", "transfers", "kernels", "shapes", "importing", "pipelines", "argos", "browser",
     "slopes", "starts", "documents", "modifiers", "masks", "typed", "sentences", "invented", "groups",
 )  # fmt: skip

@@ -43,9 +43,6 @@ def run(plan: Plan, device: torch.device) -> Results:
     """Export the model, let Argos Translate install and run it, and compare the translations, in float32 on the CPU.
 
     Argos Translate does not cut the sentences here, since it would download a model to do so.
-
-    Raises:
-        UserError: the other Python fails, for example because it has no argostranslate.
     """
     bundle, texts = find_model(plan.model), [source for source, _ in read_test(plan.data)[: plan.sentences]]
     with tempfile.TemporaryDirectory() as name:

@@ -67,11 +67,7 @@ def costly_documents() -> list[str]:
 
 
 def attackers(name: str, url: str, languages: dict[str, str], counts: Counter[str]) -> Sequence[Client]:
-    """Return the clients of an attack; `counts` gets the statuses of their answers, and their disconnections.
-
-    Raises:
-        KeyError: there is no such attack.
-    """
+    """Return the clients of an attack; `counts` gets the statuses of their answers, and their disconnections."""
 
     def translate(texts: Sequence[str], **options: str) -> list[bytes]:
         bodies = [json.dumps({"q": text, **languages, **options}).encode() for text in texts]
@@ -145,11 +141,7 @@ async def never_read(url: str, counts: Counter[str]) -> None:
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as the attack of idle connections needs.
-
-    Raises:
-        SystemExit: the system does not allow it.
-    """
+    """Let this process open as many files as the attack of idle connections needs."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < FILES:
         sys.exit(f"error: {IDLE} idle connections need {FILES} open files, {hard} are allowed: raise `ulimit -Hn`")

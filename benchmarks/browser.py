@@ -48,11 +48,7 @@ class Plan(Options):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Translate the same sentences in Chromium and here, greedily and with the bundle's beam.
-
-    Raises:
-        UserError: Chromium or Playwright is missing, or the model cannot be in a page.
-    """
+    """Translate the same sentences in Chromium and here, greedily and with the bundle's beam."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None or find_spec("playwright") is None:
         raise UserError("this needs Chromium and Playwright: apt-get install chromium; pip install playwright")

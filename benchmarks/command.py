@@ -85,11 +85,7 @@ def _option(field: Field[Any], comment: str, is_common: bool) -> inspect.Paramet
 
 
 def measure(name: str, run: Callable[[Any, torch.device], Results], plan: Options) -> None:
-    """Run a command: print its tables, and write the JSON file. An output folder receives the file NAME.json.
-
-    Raises:
-        UserError: the device is not available, the file cannot be written, or a reason of the command.
-    """
+    """Run a command: print its tables, and write the JSON file. An output folder receives the file NAME.json."""
     if plan.threads:
         torch.set_num_threads(plan.threads)
     device = choose_device(plan.device)

@@ -40,21 +40,13 @@ def drawn_lengths(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def read_folder(folder: Path, vocab_size: int) -> PreparedData:
-    """Return train.tsv, validation.tsv and test.tsv of a folder, prepared as by `train.py` or read from its cache.
-
-    Raises:
-        UserError: a file is missing or malformed.
-    """
+    """Return train.tsv, validation.tsv and test.tsv of a folder, prepared as by `train.py` or read from its cache."""
     data = DataConfig(root=str(folder), train=["train.tsv"], validation=["validation.tsv"], test=["test.tsv"])
     return prepare(data, TokenizerConfig(vocab_size=vocab_size))
 
 
 def read_test(folder: Path | None) -> list[tuple[str, str]]:
-    """Read test.tsv of a folder without cleaning; None: the bundled test sentences that were written by hand.
-
-    Raises:
-        UserError: the file is missing or malformed, or has no pair.
-    """
+    """Read test.tsv of a folder without cleaning; None: the bundled test sentences that were written by hand."""
     name, root = ("test.tsv", folder) if folder else ("everyday.test.tsv", BUNDLED)
     pairs = list(read_pairs(name, str(root), DataConfig()))
     if not pairs:
@@ -78,11 +70,7 @@ def to_device(batch: Batch, device: str) -> Batch:
 
 
 def joint(tokenizer: Tokenizers) -> Tokenizer:
-    """Return the tokenizer of both sides.
-
-    Raises:
-        UserError: each side has its own tokenizer, which the benchmarks do not support.
-    """
+    """Return the tokenizer of both sides."""
     if not tokenizer.is_joint:
         raise UserError("this model has a tokenizer for each side: give --model with one tokenizer for both sides")
     return tokenizer.source

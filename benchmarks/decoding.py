@@ -64,11 +64,7 @@ Translate = Callable[[Block], list[str]]
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Measure all contestants and score their translations.
-
-    Raises:
-        UserError: the model is not of the published style, or a shortlist is of another vocabulary.
-    """
+    """Measure all contestants and score their translations."""
     bundle, pairs = load_bundle(plan.model), read_test(plan.data)
     tokenizer = joint(bundle.tokenizer)
     bundle.model.to(device).eval()
@@ -89,11 +85,7 @@ def run(plan: Plan, device: torch.device) -> Results:
 
 
 def cut(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer, plan: Plan) -> list[Block]:
-    """Return batches of the first sentences, longest first, without texts that `Translator` would split.
-
-    Raises:
-        UserError: no sentence is left.
-    """
+    """Return batches of the first sentences, longest first, without texts that `Translator` would split."""
     lengths = [len(ids) for ids in tokenizer.encode([src for src, _ in pairs[: plan.sentences]])]
     chosen = [index for index, length in enumerate(lengths) if 0 < length <= MAX_SOURCE_TOKENS]
     if not chosen:

@@ -60,11 +60,7 @@ class Measured:
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Translate every document of the folder and compare the result with the document.
-
-    Raises:
-        UserError: the folder has no document.
-    """
+    """Translate every document of the folder and compare the result with the document."""
     paths = sorted(path for path in plan.folder.rglob("*") if path.is_file() and is_document(path))
     if not paths:
         raise UserError(f"{plan.folder} has no document: give a folder with files {' '.join(FORMATS)}")

@@ -38,9 +38,6 @@ def run(plan: Plan, device: torch.device) -> Results:
     """Translate greedily and with beam 5, and list every difference.
 
     Sentences are translated one by one, so that every program has the same limit of length.
-
-    Raises:
-        UserError: the model is not of the published style.
     """
     bundle = load_bundle(plan.model)
     tokenizer, model = joint(bundle.tokenizer), bundle.model.to(device).eval()

@@ -39,11 +39,7 @@ class Measured:
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Translate the file with each number of workers, then once more with kills, and compare the output files.
-
-    Raises:
-        UserError: a translation fails, or this is not Linux.
-    """
+    """Translate the file with each number of workers, then once more with kills, and compare the output files."""
     runs = [(workers, 0) for workers in plan.workers]
     if plan.kills:
         runs.append((max(plan.workers), plan.kills))
@@ -73,11 +69,7 @@ def write_text(target: Path, corpora: Sequence[Path], lines: int) -> None:
 
 
 def translate(source: Path, plan: Plan, workers: int, kills: int = 0) -> Measured:
-    """Translate the file and return measurements; `kills` times, at equal parts of the output, kill and resume.
-
-    Raises:
-        UserError: the command fails.
-    """
+    """Translate the file and return measurements; `kills` times, at equal parts of the output, kill and resume."""
     measured, target = Measured(), source.with_name(f"output-{workers}-{kills}.txt")
     command = [sys.executable, "translate.py", "--model", str(plan.model.resolve()), "--beam", str(plan.beam)]
     command += ["--workers", str(workers), "--device", "cpu", "--input", str(source), "--output", str(target)]

@@ -56,11 +56,7 @@ class Plan(Options):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Train with all groups and without each, and measure every model, repair off.
-
-    Raises:
-        UserError: the text or hunspell is missing, or a run fails.
-    """
+    """Train with all groups and without each, and measure every model, repair off."""
     settings = [*TRACKS["mixed"].settings, *MEASURED, f"data.root={plan.data.resolve()}"]
     settings += ["search.repair=false", "data.held_out=1"]
     settings += [f"training.max_tokens={plan.max_tokens}", f"training.learning_rate={plan.learning_rate}"]

@@ -32,11 +32,7 @@ class Plan(Options):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Translate the test sets, and count invented words in the translations and in the references.
-
-    Raises:
-        UserError: hunspell or its dictionary is not installed, or a file is missing or malformed.
-    """
+    """Translate the test sets, and count invented words in the translations and in the references."""
     translator = Translator.load(find_model(plan.model), device)
     if plan.repair == "off":
         translator.search = replace(translator.search, repair=False)
@@ -55,11 +51,7 @@ def run(plan: Plan, device: torch.device) -> Results:
 
 
 def dictionary_words(texts: Iterable[str], dictionary: str) -> set[str]:
-    """Return the words of texts, in lower case, that hunspell knows in a form that the texts have.
-
-    Raises:
-        UserError: hunspell or the dictionary is not installed.
-    """
+    """Return the words of texts, in lower case, that hunspell knows in a form that the texts have."""
     forms = {word for text in texts for word in words(text)}
     command = ["hunspell", "-i", "utf-8", "-d", dictionary, "-L"]  # -L prints the lines with unknown words
     try:

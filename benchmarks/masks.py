@@ -41,11 +41,7 @@ class Plan(Options):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Mask pairs, and translate sentences that have a string.
-
-    Raises:
-        UserError: no file matches or one is malformed, or the model has no masks.
-    """
+    """Mask pairs, and translate sentences that have a string."""
     corpora, masker = open_corpora(plan.data, None, DataConfig()), Masker(8)
     pairs = [pair for corpus in corpora for pair in islice(corpus.pairs(), max(1, plan.pairs // len(corpora)))]
     plain, seconds = timed(lambda: [(normalise(src), normalise(tgt)) for src, tgt in pairs], device)

@@ -103,11 +103,7 @@ def _has_data(index: Any) -> bool:
 
 
 def _stand_in(func: Any, x: Tensor) -> Any:
-    """Return a replacement for requested values.
-
-    Raises:
-        RuntimeError: the shape of the answer depends on the values.
-    """
+    """Return a replacement for requested values."""
     number = 1.0 if x.dtype.is_floating_point else NUMBER
     if func is Tensor.tolist:
         return torch.full(x.shape, number, dtype=x.dtype, device="cpu").numpy().tolist()

@@ -44,11 +44,7 @@ class Plan(Options):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Show modified pairs, and measure.
-
-    Raises:
-        UserError: the file is missing or malformed, or a family is not known.
-    """
+    """Show modified pairs, and measure."""
     chosen = plan.families.split(",")
     if unknown := [name for name in chosen if name not in FAMILIES]:
         raise UserError(f"--families has {unknown[0]}: choose from {', '.join(FAMILIES)}")

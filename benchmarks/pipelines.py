@@ -40,11 +40,7 @@ class Plan(Options):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Translate the same sentences with both, in turns, and compare the translations.
-
-    Raises:
-        UserError: no sentence is short enough, or the model has another style.
-    """
+    """Translate the same sentences with both, in turns, and compare the translations."""
     values: dict[str, Any] = {}
     rows: list[list[str]] = []
     with tempfile.TemporaryDirectory() as name:
@@ -76,11 +72,7 @@ def run(plan: Plan, device: torch.device) -> Results:
 def load_both(
     model: Path, folder: Path, beam: int, device: torch.device
 ) -> tuple[TranslationPipeline, Callable[[list[str]], list[str]]]:
-    """Export a model into folder, and return this project's pipeline of the export and transformers' `generate`.
-
-    Raises:
-        UserError: there is no model, or it has another style than the published one.
-    """
+    """Export a model into folder, and return this project's pipeline of the export and transformers' `generate`."""
     export_huggingface(find_model(model), folder / "export")
     ours = pipeline("translation", folder / "export", device=device)
     network = AutoModelForSeq2SeqLM.from_pretrained(folder / "export").eval().to(device)

@@ -43,9 +43,6 @@ def run(
         watch: a function that gets the program's process number every INTERVAL seconds; when it returns True, the
             program and its children are killed.
         environment: variables of the program's environment.
-
-    Raises:
-        UserError: the program fails.
     """
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), **environment}
     start, peak, is_stopped = time.perf_counter(), 0, False
@@ -83,9 +80,6 @@ def memory_of(process: int) -> float:
     """Return the memory (MB) of a process and of all processes of its session; shared memory counts once.
 
     Processes of the session count only if the process began the session.
-
-    Raises:
-        UserError: this is not Linux.
     """
     return sum(read_memory(process, "smaps_rollup", "Pss")) / 1e6
 

@@ -49,11 +49,7 @@ class Plan(TrainingOptions):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Train for some minutes, translate the test set with beam 5, and score the translations.
-
-    Raises:
-        UserError: the data cannot be read, or the output folder cannot be written.
-    """
+    """Train for some minutes, translate the test set with beam 5, and score the translations."""
     if plan.output is None:
         raise UserError("give --output FOLDER, which receives the model and its scores")
     try:

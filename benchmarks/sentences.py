@@ -30,11 +30,7 @@ class Plan(Options):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Translate the lines in both ways, and compare.
-
-    Raises:
-        UserError: there is no such model, or the test set cannot be read.
-    """
+    """Translate the lines in both ways, and compare."""
     lines = joined(read_test(plan.data), plan.lines, plan.seed)
     translator = Translator.load(find_model(plan.model), device)
     num_sentences = sum(len(sentence_ends(line)) + 1 for line, _ in lines)

@@ -15,11 +15,7 @@ class ServerProcess:
     """A running server at the address `url`, which ends with its `with` block."""
 
     def __init__(self, model: Path, *options: str, **environment: str) -> None:
-        """Start the server on a free port, with options of the command and variables of its environment.
-
-        Raises:
-            RuntimeError: the server does not start.
-        """
+        """Start the server on a free port, with options of the command and variables of its environment."""
         self._log = tempfile.NamedTemporaryFile()  # noqa: SIM115  (closed at the end of the `with` block)
         command = [*SEQ2SEQ, "serve", "--model", str(model.resolve()), "--port", "0", *options]
         self.process = subprocess.Popen(command, stderr=self._log, cwd=REPOSITORY, env={**os.environ, **environment})

@@ -55,11 +55,7 @@ class Tally:
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Measure a new server process in each case; beside an attack, measure the same server without it first.
-
-    Raises:
-        UserError: there are no sentences, the model is not a bundle, an attack fails, or this is not Linux.
-    """
+    """Measure a new server process in each case; beside an attack, measure the same server without it first."""
     sentences = [source for source, _ in read_test(plan.data)]
     _, config = read_config(plan.model / "config.json")
     languages = {"source": config.src_lang, "target": config.tgt_lang}
@@ -113,11 +109,7 @@ def start_attack(name: str, url: str, languages: dict[str, str], seconds: float)
 
 
 def end_attack(attack: "subprocess.Popen[str]") -> dict[str, int]:
-    """Wait for the end of the hostile clients, and return what they counted.
-
-    Raises:
-        UserError: the program failed.
-    """
+    """Wait for the end of the hostile clients, and return what they counted."""
     output, errors = attack.communicate(timeout=120)
     if attack.returncode:
         raise UserError((errors.strip().splitlines() or ["the hostile clients failed"])[-1].removeprefix("error: "))

@@ -26,11 +26,7 @@ class Plan(Options):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Prepare made-up texts of several sizes, and compute the slopes.
-
-    Raises:
-        UserError: there is only one size, or a command fails.
-    """
+    """Prepare made-up texts of several sizes, and compute the slopes."""
     require(len(plan.pairs) > 1, "give --pairs at least twice: the slopes are those between two sizes")
     sizes = []
     for pairs in plan.pairs:
@@ -74,9 +70,6 @@ def prepare(folder: Path, workers: int, *, train: bool = False) -> dict[str, flo
 
     Memory and sizes are in bytes. Memory is that of the largest process. With `train`, a few updates of a tiny model
     follow, and the result has the memory of their process, in which the prepared text is mapped.
-
-    Raises:
-        UserError: a command failed.
     """
     names = ",".join(sorted(path.name for path in folder.glob("train*.tsv")))
     text = sum(path.stat().st_size for path in folder.glob("train*.tsv"))

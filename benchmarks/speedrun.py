@@ -72,11 +72,7 @@ class Plan(Options):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Measure the cost of an update, train both recipes from every seed in turns, and compare them.
-
-    Raises:
-        UserError: a setting or the text is wrong, or a run fails.
-    """
+    """Measure the cost of an update, train both recipes from every seed in turns, and compare them."""
     if (plan.data is None) != (plan.track == "bundled"):
         raise UserError(
             f"the track {plan.track} " + ("has its own text: leave out" if plan.data else "needs") + " --data"

@@ -27,11 +27,7 @@ class Plan(Options):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Prepare made-up text, then start a run by torchrun on the CPU.
-
-    Raises:
-        UserError: a command fails, or this is not Linux.
-    """
+    """Prepare made-up text, then start a run by torchrun on the CPU."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_corpus(folder, plan.pairs)

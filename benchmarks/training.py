@@ -41,11 +41,7 @@ class Plan(TrainingOptions):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Compare the first losses, then measure training.
-
-    Raises:
-        UserError: the losses differ, so that the contestants would not do the same work.
-    """
+    """Compare the first losses, then measure training."""
     pairs = read_or_draw(plan.data, plan.vocab_size, 20_000, SEED)
     drawn = islice(epochs_of(pairs, plan.max_tokens, SEED), plan.batches)
     batches = [to_device(batch, str(device)) for batch in drawn]
@@ -82,11 +78,7 @@ def contestants(model: EncoderDecoder, plan: Plan, precision: str) -> dict[str, 
 
 @torch.no_grad()
 def first_losses(model: EncoderDecoder, batch: Batch) -> dict[str, float]:
-    """Return each contestant's smoothed loss per target token (nats): same weights and batch, no dropout, float32.
-
-    Raises:
-        UserError: the losses differ.
-    """
+    """Return each contestant's smoothed loss per target token (nats): same weights and batch, no dropout, float32."""
     model.eval()
     hidden = model(batch.src, batch.tgt_in)
     total, _, tokens = cross_entropy(hidden, model.embedding.weight, batch.tgt_out, pad=PAD, smoothing=0.1)

@@ -41,11 +41,7 @@ FAULTS = [one.name for one in fields(Lost)]
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Translate the lines with and without repair, and count what was lost.
-
-    Raises:
-        UserError: there is no such model.
-    """
+    """Translate the lines with and without repair, and count what was lost."""
     lines = [line.split("\t") for line in LINES.read_text(encoding="utf-8").splitlines()]
     translator = Translator.load(find_model(plan.model), device)
     texts = [text for _, text in lines]

@@ -35,11 +35,7 @@ class Plan(Options):
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Translate the sources with early stopping; each contestant uses all of PyTorch's threads.
-
-    Raises:
-        UserError: CTranslate2 cannot compute the model.
-    """
+    """Translate the sources with early stopping; each contestant uses all of PyTorch's threads."""
     pairs = list(itertools.islice(itertools.cycle(read_test(plan.data)), plan.lines))
     lines, threads = [source for source, _ in pairs], torch.get_num_threads()
     bundle = load_bundle(plan.model)

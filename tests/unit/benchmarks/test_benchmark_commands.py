@@ -7,9 +7,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from benchmarks import kernels, shapes, slopes, speedrun, transfers
+from benchmarks import checkouts, kernels, shapes, slopes, speedrun, transfers
 from benchmarks.command import make_app
 from benchmarks.kernels import BASE, MODERN, TRAININGS
+from benchmarks.processes import REPOSITORY
 from benchmarks.race import Spread
 from benchmarks.speedrun import CHANGED, RECORD, Plan, Track
 from benchmarks.transfers import MODELS, SEARCHES, TRAINING
@@ -38,6 +39,18 @@ def test_what_is_measured_gives_costs() -> None:
     assert 0 < large["prepared"] <= large["work"]
     assert 3e7 < large["memory"] < 1e9
     assert ([len(row) for row in sizes.rows], len(costs.rows)) == ([8, 8], 3)
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.slow
+def test_two_checkouts_train_in_turns_and_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
+    small = {"size": "tiny", "vocab_size": 20, "max_tokens": 64, "rounds": 1, "batches": 2}
+    _, (table,) = checkouts.run(checkouts.Plan(other=REPOSITORY, **small), CPU)
+    assert [row[-1] for row in table.rows] == ["yes", "yes"]
+    with pytest.raises(UserError, match="the other one cannot train"):
+        checkouts.run(checkouts.Plan(other=tmp_path, **small), CPU)
 
 
 def test_a_command_prints_markdown_and_writes_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,12 +93,7 @@ def test_a_step_of_a_search_sends_no_more_operations(model: ModelConfig, beam: i
 
 def test_shapes_and_padding_are_counted() -> None:
     pairs = Pairs.of([[5], [5] * 2, [5] * 3], [[6], [6] * 2, [6]])
-    counts, positions, tokens = shapes.measure(pairs, 8)
-    assert counts == {(2, 4, 2): 1, (1, 3, 3): 1}
-    assert (positions, tokens) == ([11, 7], [9, 7])
-
-
-CPU = torch.device("cpu")
+    assert shapes.measure(pairs, 8) == ({(2, 4, 2): 1, (1, 3, 3): 1}, [11, 7], [9, 7])
 
 
 @pytest.mark.slow
@@ -104,14 +112,6 @@ def test_a_change_is_compared_after_equal_computing_time(tmp_path: Path, monkeyp
         ["the record", "1", "40"],
         ["`training.learning_rate=1e-9`", "1.250 (1.200–1.300)", "32"],
     ]
-
-
-@pytest.mark.slow
-def test_the_cost_of_an_update_is_measured_for_both_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
-    toy = [*FILES, *TINY, f"data.root={write_corpus(tmp_path)}", "training.max_tokens=512"]
-    cost = speedrun.costs({RECORD: toy, CHANGED: [*toy, "model.d_ff=2048"]}, CPU, tmp_path)
-    assert cost[CHANGED].median > 1
 
 
 def test_only_the_bundled_track_has_text_of_its_own(tmp_path: Path) -> None:
