@@ -181,7 +181,8 @@ def analyse(
     scorer = _Scorer([text.hypothesis for text in texts], [text.reference for text in texts], tgt_lang)
     grouped = {"length": in_ranges([len(text.source.split()) for text in texts], LENGTHS)}
     if frequencies is not None:
-        ranges = in_ranges([_rarest(text.source, frequencies) for text in texts], RARITY)
+        counts = ([frequencies.get(word, 0) for word in word_forms(text.source)] for text in texts)
+        ranges = in_ranges([min(of_line, default=None) for of_line in counts], RARITY)
         grouped["rarity"] = [("unseen" if name == "0" else name, lines) for name, lines in ranges]
     if len(files) > 1:
         names = dict.fromkeys(file.name for file in files)
@@ -246,11 +247,6 @@ class _Scorer:
 
     def group(self, name: str, lines: Collection[int]) -> Group:
         return Group(name, len(lines), self.score("bleu", lines), self.score("chrf", lines))
-
-
-def _rarest(source: str, frequencies: Mapping[str, int]) -> int | None:
-    """Return how often the rarest word of a source occurs in the training text; None: the source has no word."""
-    return min((frequencies.get(word, 0) for word in word_forms(source)), default=None)
 
 
 def _count_invented(lines: Sequence[Line], known: Collection[str], most: int) -> InventedWords:

@@ -7,18 +7,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from seq2seq.errors import UserError
-from seq2seq.settings.checks import (
-    CALLBACKS,
-    MODIFIERS,
-    BoolOrAuto,
-    IntOrAuto,
-    NumberOrAuto,
-    check_choices,
-    check_ranges,
-    part_of,
-    require,
-    require_at_least,
-)
+from seq2seq.settings import checks
+from seq2seq.settings.checks import BoolOrAuto, IntOrAuto, NumberOrAuto, check_ranges
 from seq2seq.settings.rules import AUTO
 
 
@@ -59,9 +49,9 @@ class ModifiersConfig:
         weights = {name: value for name, value in vars(self).items() if name not in ("share", "own")}
         check_ranges("training.modifiers.", self, share=(0, 1), **dict.fromkeys(weights, (0, sys.float_info.max)))
         for name, weight in self.own.items():
-            part_of(MODIFIERS, name)
-            require_at_least(f"{MODIFIERS}.{name}", weight, 0)
-        require(
+            checks.part_of(checks.MODIFIERS, name)
+            checks.require_at_least(f"{checks.MODIFIERS}.{name}", weight, 0)
+        checks.require(
             self.share == 0 or any((*weights.values(), *self.own.values())),
             f"training.modifiers.share={self.share} needs a family whose weight is above 0: all are 0",
         )
@@ -113,7 +103,7 @@ class TrainingConfig:
         names += ("bleu_sentences", "r_drop", "probes")
         at_least_0 = dict.fromkeys(names, (0, math.inf))
         check_ranges("training.", self, max_tokens=(16, math.inf), accumulate=(1, math.inf), **at_least_0)
-        check_choices(
+        checks.check_choices(
             "training.",
             self,
             optimizer=(AUTO, "adamw", "muon"),
@@ -121,22 +111,22 @@ class TrainingConfig:
             final_weights=("auto", "last", "best", "average", "ema"),
             monitor=("bleu", "loss"),
         )
-        require(len(self.betas) == 2, f"training.betas={self.betas} must be two numbers")
+        checks.require(len(self.betas) == 2, f"training.betas={self.betas} must be two numbers")
         for name in ("label_smoothing", "ema_decay"):
-            require(0 <= getattr(self, name) < 1, f"training.{name}={getattr(self, name)} must be in [0, 1)")
-        require(
+            checks.require(0 <= getattr(self, name) < 1, f"training.{name}={getattr(self, name)} must be in [0, 1)")
+        checks.require(
             self.final_weights != "ema" or self.ema_decay > 0,
             "training.final_weights=ema needs training.ema_decay above 0",
         )
-        require(
+        checks.require(
             self.ema_decay == 0 or self.final_weights != "last",
             "training.ema_decay above 0 averages the weights: choose training.final_weights=auto, ema, best or average",
         )
-        require(
+        checks.require(
             self.monitor != "bleu" or self.bleu_sentences > 0,
             "training.monitor=bleu needs training.bleu_sentences above 0 (or choose training.monitor=loss)",
         )
-        require(
+        checks.require(
             self.final_weights not in ("best", "average") or self.keep_best > 0,
             f"training.final_weights={self.final_weights} needs training.keep_best of at least 1",
         )
@@ -173,17 +163,21 @@ class TrainerConfig:
     profiler: str = "none"  # none | simple | advanced | pytorch: write where time goes to the run's folder
 
     def __post_init__(self) -> None:
-        check_choices("trainer.", self, accelerator=("auto", "cpu", "gpu"), precision=("auto", "32-true", "bf16-mixed"))
-        check_choices("trainer.", self, profiler=("none", "simple", "advanced", "pytorch"))
-        require(self.replay in (AUTO, True, False), f"trainer.replay={self.replay} must be auto, true or false")
+        checks.check_choices(
+            "trainer.", self, accelerator=("auto", "cpu", "gpu"), precision=("auto", "32-true", "bf16-mixed")
+        )
+        checks.check_choices("trainer.", self, profiler=("none", "simple", "advanced", "pytorch"))
+        checks.require(self.replay in (AUTO, True, False), f"trainer.replay={self.replay} must be auto, true or false")
         names = ("num_nodes", "checkpoint_every", "keep_last", "log_every")
         names += ("devices", "max_steps", "validate_every", "max_epochs")
         check_ranges("trainer.", self, **dict.fromkeys(names, (1, math.inf)))
         check_ranges("trainer.", self, overfit_batches=(0, math.inf), fast_dev_run=(0, math.inf))
         is_time = self.checkpoint_minutes is None or 0 < self.checkpoint_minutes < math.inf
-        require(is_time, f"trainer.checkpoint_minutes={self.checkpoint_minutes} must be greater than 0 (or null)")
+        checks.require(
+            is_time, f"trainer.checkpoint_minutes={self.checkpoint_minutes} must be greater than 0 (or null)"
+        )
         for name in self.callbacks:
-            part_of(CALLBACKS, name)
+            checks.part_of(checks.CALLBACKS, name)
         self.log_every = 1 if self.fast_dev_run else self.log_every
         self.duration()
 
@@ -196,7 +190,7 @@ class TrainerConfig:
             raise UserError(f"trainer.max_time={self.max_time} must be days:hours:minutes:seconds, as 00:00:25:00")
         days, hours, minutes, seconds = map(int, parts.groups())
         duration = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        require(bool(duration), f"trainer.max_time={self.max_time} leaves no time to train: give more, or null")
+        checks.require(bool(duration), f"trainer.max_time={self.max_time} leaves no time to train: give more, or null")
         return duration
 
 
@@ -211,6 +205,6 @@ class LoggerConfig:
     project: str = "seq2seq"  # the project in Weights & Biases, the experiment in MLflow
 
     def __post_init__(self) -> None:
-        require(bool(self.project.strip()), "logger.project is empty: give the project's name")
+        checks.require(bool(self.project.strip()), "logger.project is empty: give the project's name")
         takes_pictures = not self.attention or self.tensorboard or self.wandb
-        require(takes_pictures, "logger.attention=true needs logger.tensorboard=true or logger.wandb=true")
+        checks.require(takes_pictures, "logger.attention=true needs logger.tensorboard=true or logger.wandb=true")

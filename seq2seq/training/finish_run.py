@@ -29,17 +29,8 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.missing_packages import resume_command
 from seq2seq.settings.rules import AUTO
 from seq2seq.storage.output import read_lines
+from seq2seq.training import final_scores
 from seq2seq.training.averaging import mean_weights
-from seq2seq.training.final_scores import (
-    Tests,
-    calibrate_on,
-    probe,
-    reliabilities,
-    run_translator,
-    target_words,
-    translate_tests,
-    worst,
-)
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
 from seq2seq.training.run_files import write_text
@@ -80,9 +71,9 @@ def complete_run(config: Config, folder: Path, data: PreparedData, training: Tra
     bundle.model.cpu()
     _save(folder, bundle, model_card(config, facts))  # testing takes long and may be killed
     draw_curves(folder)
-    translator = run_translator(folder / "model", config, training.device)
-    bundle.config.calibration = translator.calibration = calibrate_on(translator, data.validation_pairs)
-    of_tests = translate_tests(translator, data.tests)
+    translator = final_scores.run_translator(folder / "model", config, training.device)
+    bundle.config.calibration = translator.calibration = final_scores.calibrate_on(translator, data.validation_pairs)
+    of_tests = final_scores.translate_tests(translator, data.tests)
     translations = {name: [translation.text for translation in of_set] for name, of_set in of_tests.items()}
     keep_translations(folder, translations, data.tests)
     scores = dict[str, Scores]()
@@ -93,11 +84,11 @@ def complete_run(config: Config, folder: Path, data: PreparedData, training: Tra
     facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
     if scores:
         console().print(scores_table(scores))
-    confidences = reliabilities(of_tests, data.tests)
+    confidences = final_scores.reliabilities(of_tests, data.tests)
     facts["confidence"] = {name: of_set.to_dict() for name, of_set in confidences.items()}
-    known = target_words(data.folder, config.data.tgt_lang)
-    facts["robustness"] = to_plain(probe(translator, data.tests, config.training.probes, known))
-    _save(folder, bundle, model_card(config, facts, worst(data.tests, translations), confidences))
+    known = final_scores.target_words(data.folder, config.data.tgt_lang)
+    facts["robustness"] = to_plain(final_scores.probe(translator, data.tests, config.training.probes, known))
+    _save(folder, bundle, model_card(config, facts, final_scores.worst(data.tests, translations), confidences))
     write_json(folder / "results.json", facts)
     log.info("model: %s", folder / "model")
 
@@ -172,7 +163,7 @@ def validation_loss(model: EncoderDecoder, config: Config, data: PreparedData, d
     return sum(losses) / len(losses)
 
 
-def keep_translations(folder: Path, translations: Mapping[str, Sequence[str]], tests: Tests) -> None:
+def keep_translations(folder: Path, translations: Mapping[str, Sequence[str]], tests: final_scores.Tests) -> None:
     """Write a run's translations of each test set, the sources and the references, as text files."""
     (folder / TRANSLATIONS).mkdir(exist_ok=True)
     for name, pairs in tests.items():

@@ -7,14 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from seq2seq.apps.exchange import huggingface_files as layout
 from seq2seq.apps.exchange.export import require_agreement, require_exportable, write_card
-from seq2seq.apps.exchange.huggingface_files import (
-    BIAS,
-    MAX_POSITIONS,
-    from_marian_weights,
-    to_marian_weights,
-    write_tokenizers,
-)
 from seq2seq.errors import UserError, shorten
 from seq2seq.model.decoders import Example
 from seq2seq.model.encoder_decoder import EncoderDecoder
@@ -71,7 +65,7 @@ def export_huggingface(bundle: Path, folder: Path) -> None:
     model.generation_config = _generation(loaded)
     with replaced_folder(folder) as draft:
         model.save_pretrained(draft)
-        write_tokenizers(draft, loaded.tokenizer, loaded.config.src_lang, loaded.config.tgt_lang)
+        layout.write_tokenizers(draft, loaded.tokenizer, loaded.config.src_lang, loaded.config.tgt_lang)
         write_card(bundle, draft, "transformers", USAGE.replace("EXAMPLE", example(loaded.config.src_lang)))
 
 
@@ -96,7 +90,7 @@ def _generation(bundle: Bundle) -> GenerationConfig:
         no_repeat_ngram_size=search.no_repeat_ngram,
         suppress_tokens=[ids[token] for token in bundle.tokenizer.unproducible],
         renormalize_logits=bundle.tokenizer.renormalises,
-        max_length=MAX_POSITIONS,
+        max_length=layout.MAX_POSITIONS,
         pad_token_id=ids[PAD],
         bos_token_id=ids[bundle.tokenizer.start],
         eos_token_id=ids[EOS],
@@ -117,7 +111,7 @@ def to_marian(network: EncoderDecoder, attention: str = "sdpa", tokenizer: Token
     for name, weight in state.items():
         if name.endswith(".bias"):
             weight.zero_()  # our network may have no biases, Marian always has them
-    for name, weight in to_marian_weights(model, tokenizer):
+    for name, weight in layout.to_marian_weights(model, tokenizer):
         state[name].copy_(weight)
     marian.to(model.embedding.weight.device)  # type: ignore[arg-type]  (transformers' decorator hides self)
     return marian.eval()
@@ -129,8 +123,8 @@ def from_marian(marian: MarianMTModel, config: ModelConfig) -> Transformer:
     The model is on the CPU and in evaluation mode.
     """
     state = marian.state_dict()
-    model = Transformer(replace(config, output_bias=bool(state[BIAS].any())), marian.config.vocab_size)
-    model.load_state_dict(from_marian_weights(state, model))
+    model = Transformer(replace(config, output_bias=bool(state[layout.BIAS].any())), marian.config.vocab_size)
+    model.load_state_dict(layout.from_marian_weights(state, model))
     return model.eval()
 
 
@@ -158,7 +152,7 @@ def marian_config(
         vocab_size=vocab_size if source_vocab_size is None else source_vocab_size,
         decoder_vocab_size=vocab_size,
         share_encoder_decoder_embeddings=source_vocab_size is None,
-        max_position_embeddings=MAX_POSITIONS,
+        max_position_embeddings=layout.MAX_POSITIONS,
         pad_token_id=ids[PAD],
         bos_token_id=ids[start],
         eos_token_id=ids[EOS],

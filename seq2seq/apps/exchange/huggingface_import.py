@@ -6,23 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seq2seq.apps.exchange import huggingface_files as layout
 from seq2seq.apps.exchange.export import read_card
 from seq2seq.apps.exchange.huggingface import FIELDS, model_config
-from seq2seq.apps.exchange.huggingface_files import (
-    BIAS,
-    FILES,
-    GENERATION,
-    PICKLED,
-    SETTINGS,
-    WEIGHTS,
-    drop_fixed_positions,
-    drop_tied_copies,
-    from_marian_weights,
-    read_json,
-    read_tokenizers,
-    read_weights,
-    require_weights,
-)
 from seq2seq.errors import UserError, shorten
 from seq2seq.model.build import build_without_values
 from seq2seq.model.transformer import Transformer
@@ -85,7 +71,7 @@ def cached_import(source: str, cache: str | None) -> Path:
     cache is the setting data.cache.
     """
     files = fetch(source)
-    names = (CONFIG, *FILES, WEIGHTS, PICKLED)
+    names = (CONFIG, *layout.FILES, layout.WEIGHTS, layout.PICKLED)
     digests = [*digest_files(path for name in names if (path := files / name).is_file()), str(_FORMAT)]
     name = re.sub(r"[^\w.-]", "_", files.resolve().name if Path(source).is_dir() else source, flags=re.ASCII)[:100]
     key = "-".join((name, *(digest[:8] for digest in digests)))
@@ -107,12 +93,12 @@ def fetch(source: str, revision: str | None = None) -> Path:
         raise UserError(
             f"{source} is no folder, and no name on the Hugging Face hub, such as Helsinki-NLP/opus-mt-en-es"
         )
-    folder, names = Path(), [CONFIG, CARD, *FILES]
+    folder, names = Path(), [CONFIG, CARD, *layout.FILES]
     try:
-        for weights in (WEIGHTS, PICKLED):
+        for weights in (layout.WEIGHTS, layout.PICKLED):
             names.append(weights)
             folder = Path(huggingface_hub.snapshot_download(source, revision=revision, allow_patterns=[*names]))
-            if (folder / WEIGHTS).exists():
+            if (folder / layout.WEIGHTS).exists():
                 break
     except Exception as error:  # raised by the hub's client, by its HTTP library or by the disk
         raise UserError(
@@ -156,35 +142,35 @@ seq2seq translate --model FOLDER "{example(config.src_lang)}"
 def read_huggingface(folder: Path) -> Bundle:
     """Read a Marian model from a folder that `save_pretrained` wrote, without executing any code in it."""
     values, marian = _read_config(folder)
-    if (folder / GENERATION).exists():
-        generation = read_json(folder / GENERATION)
+    if (folder / layout.GENERATION).exists():
+        generation = layout.read_json(folder / layout.GENERATION)
     else:  # an older model: config.json has the settings of the search
         known = sorted(GenerationConfig().to_dict().keys() & values.keys())
         generation = {"decoder_start_token_id": marian.decoder_start_token_id, **{key: values[key] for key in known}}
-    tokenizer = read_tokenizers(folder, generation, is_shared=marian.share_encoder_decoder_embeddings)
+    tokenizer = layout.read_tokenizers(folder, generation, is_shared=marian.share_encoder_decoder_embeddings)
     ids = tokenizer.target.original_ids
     for key, token in (("pad_token_id", PAD), ("eos_token_id", EOS)):
         if getattr(marian, key) != ids[token]:
             message = f"{key}={getattr(marian, key)}, but the vocabulary says {ids[token]}"
             raise UserError(f"{folder / CONFIG} has {message}: the files belong to different models")
-    config, state = model_config(folder / CONFIG, marian), read_weights(folder)
+    config, state = model_config(folder / CONFIG, marian), layout.read_weights(folder)
     if (layers := config.num_encoder_layers + config.num_decoder_layers) > len(state):
         raise UserError(f"{folder}: {len(state)} weights are no {layers} layers, which {CONFIG} wants")
-    drop_fixed_positions(folder, state, config.d_model)
-    drop_tied_copies(folder, state, is_shared=tokenizer.is_shared)
-    config.output_bias = BIAS in state and bool(state[BIAS].any())
+    layout.drop_fixed_positions(folder, state, config.d_model)
+    layout.drop_tied_copies(folder, state, is_shared=tokenizer.is_shared)
+    config.output_bias = layout.BIAS in state and bool(state[layout.BIAS].any())
     model = build_without_values(config, *tokenizer.sizes)
     assert isinstance(model, Transformer)
-    require_weights(folder, state, model)
-    model.load_state_dict(from_marian_weights(state, model, tokenizer), assign=True)
-    search = _search_config(folder / GENERATION, generation, tokenizer)
-    return Bundle(model.eval(), tokenizer, BundleConfig(config, search, *_languages(folder / SETTINGS)))
+    layout.require_weights(folder, state, model)
+    model.load_state_dict(layout.from_marian_weights(state, model, tokenizer), assign=True)
+    search = _search_config(folder / layout.GENERATION, generation, tokenizer)
+    return Bundle(model.eval(), tokenizer, BundleConfig(config, search, *_languages(folder / layout.SETTINGS)))
 
 
 def _read_config(folder: Path) -> tuple[dict[str, Any], MarianConfig]:
     """Return the values of config.json, and transformers' form of those that are imported."""
     path = folder / CONFIG
-    values = read_json(path)
+    values = layout.read_json(path)
     if str(values.get("architecture")).startswith(ARCHITECTURE):
         raise UserError(f"{folder} is a model of this program: use it as it is")
     if (kind := values.get("model_type")) != "marian":
@@ -224,7 +210,7 @@ def _search_config(path: Path, generation: Mapping[str, Any], tokenizer: Tokeniz
 
 def _languages(path: Path) -> tuple[str, str]:
     """Return the source and target languages that tokenizer_config.json names, by default en and es."""
-    settings = read_json(path) if path.exists() else {}
+    settings = layout.read_json(path) if path.exists() else {}
     languages = settings.get("source_lang") or "en", settings.get("target_lang") or "es"
     for language in languages:
         if not (isinstance(language, str) and re.fullmatch(r"[\w+-]{1,40}", language)):

@@ -8,14 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seq2seq.apps.explain.explanation import (
-    Subject,
-    encode_sentence,
-    find_heads,
-    plain,
-    require_engine,
-    require_transformer,
-)
+from seq2seq.apps.explain import explanation
 from seq2seq.model import attention as textbook
 from seq2seq.model.variants.trace import record_attention
 from seq2seq.search.types import Candidate, Source
@@ -56,19 +49,19 @@ class HeadSteps:
         """Return JSON values: numbers rounded to 6 decimals, null for -inf, and only the first 8 of d channels."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {name: None if values[name] is None else values[name][:, :_MAX_CHANNELS] for name in _WIDE}
-        scaled = [[None if x == -math.inf else x for x in row] for row in plain(self.scaled, _DECIMALS)]
+        scaled = [[None if x == -math.inf else x for x in row] for row in explanation.plain(self.scaled, _DECIMALS)]
         sizes = {"d_model": self.joined.shape[1], "channels": self.queries.shape[1]}
-        return {**plain(values, _DECIMALS), **sizes, "mask": self.mask.tolist(), "scaled": scaled}
+        return {**explanation.plain(values, _DECIMALS), **sizes, "mask": self.mask.tolist(), "scaled": scaled}
 
 
-def head_steps(translator: Translator, subject: Subject, part: str, layer: int, head: int) -> HeadSteps:
+def head_steps(translator: Translator, subject: explanation.Subject, part: str, layer: int, head: int) -> HeadSteps:
     """Run the model on a sentence and its translation and return what one head computes; layer and head are from 0.
 
     Raises:
         UserError: the model is not a Transformer, or it has no such part, layer or head.
     """
-    engine, model = require_transformer(translator)
-    ((attention, _),) = find_heads(model, part, layer, head, name=f"{part}, layer={layer}, head={head}")
+    engine, model = explanation.require_transformer(translator)
+    ((attention, _),) = explanation.find_heads(model, part, layer, head, name=f"{part}, layer={layer}, head={head}")
     src, tgt_in = (torch.tensor([ids], device=engine.device) for ids in (subject.src, subject.tgt_in))
     rows, columns = (src, src) if part == "encoder" else (tgt_in, src if part == "cross" else tgt_in)
     with engine.inference(), record_attention([attention]) as calls:
@@ -122,7 +115,7 @@ def beam_steps(translator: Translator, source: str, settings: SearchConfig | Non
         text (of all its subwords); log_prob (of the last subword, nats); score (sum of log-probabilities, nats); and
         fate: "kept", "finished", or "dropped" if its rank is too low or it can no longer win.
     """
-    engine, _ = require_engine(translator)
+    engine, _ = explanation.require_engine(translator)
     settings = translator.search if settings is None else settings
     tokenizer = translator.tokenizer.target
     steps: list[dict[str, Any]] = []
@@ -153,7 +146,7 @@ def beam_steps(translator: Translator, source: str, settings: SearchConfig | Non
                 finished.append({"id": identifier, "text": text, "normalised_score": normalised})
         steps.append({"candidates": described})
 
-    ids = encode_sentence(translator.tokenizer.source, translator.tokenizer.mask(source).text, "sentence")
+    ids = explanation.encode_sentence(translator.tokenizer.source, translator.tokenizer.mask(source).text, "sentence")
     banned = [[symbol] for symbol in tokenizer.user_symbols.values()]
     require_steps(settings)
     list(engine.search([Source(ids, key=1 << 16)], settings, 1, banned, on_candidates=record))
@@ -161,6 +154,6 @@ def beam_steps(translator: Translator, source: str, settings: SearchConfig | Non
         "source": normalise(source),
         "beam": settings.beam,
         "length_penalty": settings.length_penalty,
-        "steps": plain(steps, _DECIMALS),
-        "result": plain(sorted(finished, key=lambda result: -result["normalised_score"]), _DECIMALS),
+        "steps": explanation.plain(steps, _DECIMALS),
+        "result": explanation.plain(sorted(finished, key=lambda result: -result["normalised_score"]), _DECIMALS),
     }

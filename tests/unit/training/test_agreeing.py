@@ -42,10 +42,10 @@ def together(work: Callable[[int], object]) -> list[object]:
     end = time.monotonic() + 60
     for process in started:
         process.join(max(0, end - time.monotonic()))
-    running = [rank for rank, process in enumerate(started) if process.exitcode is None]
-    for rank in running:
-        started[rank].kill()
-    assert running == []
+    running = [process for process in started if process.exitcode is None]
+    for process in running:
+        process.kill()
+    assert not running
     return [ours.recv() if ours.poll() else None for ours, _ in pipes]
 
 
