@@ -5,9 +5,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import cast
 
 from seq2seq.errors import UserError
+from seq2seq.text.masks import Masked, symbol
 from seq2seq.text.normalise import normalise
 
 
@@ -71,6 +73,23 @@ class Glossary:
         matches = (match for match in self._pattern.finditer(folded) if not any(map(_is_joined, _beside(match))))
         phrases = [self._translations[match.group()] for match in matches]
         return [inner for phrase in phrases for inner in dict.fromkeys(phrases) if f" {inner} " in f" {phrase} "]
+
+    def mask(self, masked: Masked) -> Masked:
+        """Return a text with symbols in place of its terms as well.
+
+        Restoring puts the terms' translations in their places, and keeps the symbols that the text had.
+        """
+        strings = [symbol(number + 1) for number in range(len(masked.strings))]
+
+        def number(match: re.Match[str]) -> str:
+            translation = self._translations.get(match[0].casefold())
+            if translation is None or any(map(_is_joined, _beside(match))):  # None: a Turkish i
+                return match[0]
+            strings.append(translation)
+            return symbol(len(strings))
+
+        text = re.sub(self._pattern.pattern, number, masked.text, flags=re.IGNORECASE)
+        return replace(masked, text=text, strings=tuple(strings))
 
 
 def _beside(match: re.Match[str]) -> str:

@@ -12,7 +12,9 @@ from dataclasses import replace
 from seq2seq.errors import UserError
 from seq2seq.evaluation.faults import lost_numbers
 from seq2seq.search.types import Hypothesis
+from seq2seq.text.glossary import Glossary
 from seq2seq.text.masks import SYMBOL, Masked
+from seq2seq.text.sentences import sentence_ends
 from seq2seq.text.tokenizer import UNK
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translate.segmenter import Alignment, Segment, encode_phrases, with_text
@@ -44,7 +46,8 @@ def keep(
     ranked = [_with_symbols(segment, of) for segment, of in zip(segments, found, strict=True)]
     if has_phrases:
         lost = {i: _lost_phrases(segment, ranked[i], tokenizers, tgt_lang) for i, segment in enumerate(segments)}
-        required = {i: _with_phrases(segments[i], phrases) for i, phrases in lost.items() if phrases}
+        more = {i: [*segments[i].source.phrases, *phrases] for i, phrases in lost.items() if phrases}
+        required = {i: replace(one := segments[i], source=replace(one.source, phrases=more[i])) for i in more}
         for i, better in zip(required, _search_each(list(required.values()), search), strict=True):
             better = _with_symbols(segments[i], better)
             if better and len(_lost_phrases(segments[i], better, tokenizers, tgt_lang)) < len(lost[i]):
@@ -69,6 +72,30 @@ def keep(
             for hypothesis, text in _with_symbols(segments[i], better) or ranked[i]
         ]
     return ranked
+
+
+def place_terms(
+    segments: Sequence[Segment], found: Sequence[Found], glossary: Glossary, tokenizers: Tokenizers, search: Search
+) -> list[Found]:
+    """Return the found translations, or those of texts with symbols for terms, where these follow as sentences.
+
+    A required translation of a term that is too improbable within a sentence is found behind it. As a symbol it has a
+    place, but articles and adjectives do not agree with it. The score is that with symbols, as of all kept strings.
+    """
+    found, again = list(found), dict[int, Segment]()
+    for i, segment in enumerate(segments):
+        masked, known = glossary.mask(segment.masked), len(segment.masked.strings)
+        plain = replace(segment, masked=masked, source=replace(segment.source, phrases=[]))
+        is_placeable = known + len(segment.source.phrases) == len(masked.strings) <= len(tokenizers.target.mask_ids)
+        num_ends = [len(sentence_ends(text)) for text in (segment.masked.text, *(text for _, text in found[i][:1]))]
+        if is_placeable and num_ends[0] < num_ends[-1]:
+            again[i] = with_text(plain, masked.text, tokenizers)
+    for i, ranked in zip(again, _search_each(list(again.values()), search), strict=True):
+        texts = [again[i].masked.restore(text) for _, text in ranked]
+        rows = tokenizers.target.encode([segments[i].masked.in_model(text) for text in texts])
+        better = zip(ranked, rows, texts, strict=True)
+        found[i] = [(replace(hypothesis, ids=ids), text) for (hypothesis, _), ids, text in better] or found[i]
+    return found
 
 
 def _has_words(segment: Segment) -> bool:
@@ -141,7 +168,3 @@ def _lost_phrases(segment: Segment, ranked: Found, tokenizers: Tokenizers, tgt_l
     text, translation = (SYMBOL.sub(" ", side) for side in (text, ranked[0][1]))
     numbers = encode_phrases(lost_numbers(text, translation, tgt_lang), target)
     return phrases + [ids for ids in numbers if not {UNK, *tokenizers.unproducible}.intersection(ids)]
-
-
-def _with_phrases(segment: Segment, phrases: Sequence[list[int]]) -> Segment:
-    return replace(segment, source=replace(segment.source, phrases=[*segment.source.phrases, *phrases]))

@@ -1,6 +1,7 @@
 """Translates strings: encodes, sorts by length, searches in batches, decodes, restores the order; knows no files."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from seq2seq.text.glossary import Glossary
 from seq2seq.text.masks import Masked
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.text.words import in_usual_case, is_in_capitals
-from seq2seq.translate.kept import Found, keep
+from seq2seq.translate.kept import Found, keep, place_terms
 from seq2seq.translate.segmenter import (
     Alignment,
     Segment,
@@ -338,11 +339,14 @@ class Translator:
 
         settings, found = request.settings, self._search_once(segments, request, report)
         is_plain = not settings.early_stopping and not settings.sampling
-        return keep(
+        kept = keep(
             *(segments, found, search, align if self.can_align else None, self.tokenizer),
             has_phrases=is_plain and isinstance(self.engine, ScoringEngine),
             tgt_lang=self.tgt_lang if settings.repair else None,
         )
+        plain = dataclasses.replace(request, glossary=None)
+        search_plain = functools.partial(self._search, request=plain, report=lambda count: report(0))
+        return place_terms(segments, kept, request.glossary, self.tokenizer, search_plain) if request.glossary else kept
 
     def _search_once(
         self, segments: Sequence[Segment], request: SearchRequest, report: Callable[[int], object]

@@ -47,14 +47,15 @@ class ForgetfulModel(EchoModel):
 
 
 class Copying:
-    """An engine of another kind, which knows no phrases: translates a text into itself without symbols."""
+    """An engine of another kind: translates a text into itself without symbols; phrases follow, if there is a stop."""
 
-    def __init__(self, forgotten):
-        self.forgotten = forgotten
+    def __init__(self, forgotten, stop=None):
+        self.forgotten, self.stop = forgotten, stop
 
     def search(self, sources, settings, n_best, banned=(), *, on_step=None):
         for index, source in enumerate(sources):
             ids = [token for token in source.ids if token not in self.forgotten]
+            ids += [token for phrase in source.phrases if self.stop for token in (*phrase, self.stop)]
             yield [(index, [Hypothesis(ids, 0.0, 0.0)])]
 
 
@@ -171,6 +172,12 @@ def test_a_term_within_a_string_is_no_term(tokenizers):
     echo, glossary = translator(tokenizers, EchoModel), Glossary({"milk": "leche"})
     assert echo.translate(["Ella ve https://milk.org/milk"], glossary=glossary) == ["Ella ve https://milk.org/milk"]
     assert "leche" in echo.translate(["Ella has milk."], glossary=glossary)[0]
+
+
+def test_terms_that_follow_as_sentences_take_the_places_of_their_words(tokenizers):
+    appending = Translator(Copying([], tokenizers.target.encode(["Ella."])[0][-1]), tokenizers, trained_length=60)
+    lines, terms = ["Ella ve {a} la, ve.", Text("Ella ve.", phrases=["la"])], Glossary({"Ve": "ven", "ella": "una"})
+    assert appending.translate(lines, glossary=terms) == ["una ven {a} la, ven.", "Ella ve. la. una. ven."]
 
 
 def test_a_given_translation_is_scored_with_symbols_and_aligned_by_the_words_of_the_texts(tokenizers):
