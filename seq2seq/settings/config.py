@@ -95,6 +95,7 @@ class Config:
     def replay_obstacle(self) -> str | None:
         """Return a setting with which updates cannot be recorded (trainer.replay); None: there is none."""
         obstacles = {
+            "trainer.replay=false": self.trainer.replay is False,
             "trainer.accelerator=cpu": self.trainer.accelerator == "cpu",
             f"model.architecture={self.model.architecture}": self.model.architecture != "transformer",
             "training.activation_checkpointing=true": self.training.activation_checkpointing,

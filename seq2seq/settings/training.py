@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from seq2seq.errors import UserError
 from seq2seq.settings import checks
-from seq2seq.settings.checks import BoolOrAuto, IntOrAuto, NumberOrAuto, check_ranges
+from seq2seq.settings.checks import BoolOrAuto, IntOrAuto, NumberOrAuto, check_ranges, require
 from seq2seq.settings.rules import AUTO
 
 
@@ -51,7 +51,7 @@ class ModifiersConfig:
         for name, weight in self.own.items():
             checks.part_of(checks.MODIFIERS, name)
             checks.require_at_least(f"{checks.MODIFIERS}.{name}", weight, 0)
-        checks.require(
+        require(
             self.share == 0 or any((*weights.values(), *self.own.values())),
             f"training.modifiers.share={self.share} needs a family whose weight is above 0: all are 0",
         )
@@ -111,22 +111,22 @@ class TrainingConfig:
             final_weights=("auto", "last", "best", "average", "ema"),
             monitor=("bleu", "loss"),
         )
-        checks.require(len(self.betas) == 2, f"training.betas={self.betas} must be two numbers")
+        require(len(self.betas) == 2, f"training.betas={self.betas} must be two numbers")
         for name in ("label_smoothing", "ema_decay"):
-            checks.require(0 <= getattr(self, name) < 1, f"training.{name}={getattr(self, name)} must be in [0, 1)")
-        checks.require(
+            require(0 <= getattr(self, name) < 1, f"training.{name}={getattr(self, name)} must be in [0, 1)")
+        require(
             self.final_weights != "ema" or self.ema_decay > 0,
             "training.final_weights=ema needs training.ema_decay above 0",
         )
-        checks.require(
+        require(
             self.ema_decay == 0 or self.final_weights != "last",
             "training.ema_decay above 0 averages the weights: choose training.final_weights=auto, ema, best or average",
         )
-        checks.require(
+        require(
             self.monitor != "bleu" or self.bleu_sentences > 0,
             "training.monitor=bleu needs training.bleu_sentences above 0 (or choose training.monitor=loss)",
         )
-        checks.require(
+        require(
             self.final_weights not in ("best", "average") or self.keep_best > 0,
             f"training.final_weights={self.final_weights} needs training.keep_best of at least 1",
         )
@@ -163,19 +163,16 @@ class TrainerConfig:
     profiler: str = "none"  # none | simple | advanced | pytorch: write where time goes to the run's folder
 
     def __post_init__(self) -> None:
-        checks.check_choices(
-            "trainer.", self, accelerator=("auto", "cpu", "gpu"), precision=("auto", "32-true", "bf16-mixed")
-        )
-        checks.check_choices("trainer.", self, profiler=("none", "simple", "advanced", "pytorch"))
-        checks.require(self.replay in (AUTO, True, False), f"trainer.replay={self.replay} must be auto, true or false")
+        precisions, profilers = ("auto", "32-true", "bf16-mixed"), ("none", "simple", "advanced", "pytorch")
+        accelerators = ("auto", "cpu", "gpu")
+        checks.check_choices("trainer.", self, accelerator=accelerators, precision=precisions, profiler=profilers)
+        require(self.replay in (AUTO, True, False), f"trainer.replay={self.replay} must be auto, true or false")
         names = ("num_nodes", "checkpoint_every", "keep_last", "log_every")
         names += ("devices", "max_steps", "validate_every", "max_epochs")
         check_ranges("trainer.", self, **dict.fromkeys(names, (1, math.inf)))
         check_ranges("trainer.", self, overfit_batches=(0, math.inf), fast_dev_run=(0, math.inf))
         is_time = self.checkpoint_minutes is None or 0 < self.checkpoint_minutes < math.inf
-        checks.require(
-            is_time, f"trainer.checkpoint_minutes={self.checkpoint_minutes} must be greater than 0 (or null)"
-        )
+        require(is_time, f"trainer.checkpoint_minutes={self.checkpoint_minutes} must be greater than 0 (or null)")
         for name in self.callbacks:
             checks.part_of(checks.CALLBACKS, name)
         self.log_every = 1 if self.fast_dev_run else self.log_every
@@ -190,7 +187,7 @@ class TrainerConfig:
             raise UserError(f"trainer.max_time={self.max_time} must be days:hours:minutes:seconds, as 00:00:25:00")
         days, hours, minutes, seconds = map(int, parts.groups())
         duration = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        checks.require(bool(duration), f"trainer.max_time={self.max_time} leaves no time to train: give more, or null")
+        require(bool(duration), f"trainer.max_time={self.max_time} leaves no time to train: give more, or null")
         return duration
 
 
@@ -205,6 +202,6 @@ class LoggerConfig:
     project: str = "seq2seq"  # the project in Weights & Biases, the experiment in MLflow
 
     def __post_init__(self) -> None:
-        checks.require(bool(self.project.strip()), "logger.project is empty: give the project's name")
+        require(bool(self.project.strip()), "logger.project is empty: give the project's name")
         takes_pictures = not self.attention or self.tensorboard or self.wandb
-        checks.require(takes_pictures, "logger.attention=true needs logger.tensorboard=true or logger.wandb=true")
+        require(takes_pictures, "logger.attention=true needs logger.tensorboard=true or logger.wandb=true")

@@ -31,12 +31,13 @@ Computation = Callable[[], Results]
 Recorder = Callable[[Computation], Computation]
 
 
-def records_updates(config: Config) -> bool:
-    """Return whether trainer.replay records the updates of a run; auto: where batches have few shapes."""
-    trainer = config.trainer
-    if trainer.replay == AUTO and config.training.max_tokens < LADDER_TOKENS:
-        return False
-    return trainer.replay is not False and uses_gpu(trainer) and config.replay_obstacle() is None
+def recording_obstacle(config: Config) -> str | None:
+    """Return why the updates of a run are not recorded; None: they are. With trainer.replay=auto, few shapes are."""
+    if not uses_gpu(config.trainer):
+        return "no GPU"
+    if config.trainer.replay == AUTO and config.training.max_tokens < LADDER_TOKENS:
+        return f"training.max_tokens={config.training.max_tokens}"
+    return config.replay_obstacle()
 
 
 class CudaRecorder:

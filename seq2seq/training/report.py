@@ -18,7 +18,7 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.storage.atomic import replacing
 from seq2seq.training.calibration import ACCEPTABLE, Reliability, bar
 from seq2seq.training.processes import uses_gpu
-from seq2seq.training.replay import records_updates
+from seq2seq.training.replay import recording_obstacle
 from seq2seq.training.run_files import curve, read_metrics, write_text
 from seq2seq.translate.bundle import example
 
@@ -110,7 +110,8 @@ def _device(config: Config, hardware: str) -> str:
     number = config.trainer.devices * config.trainer.num_nodes
     spread = f", {number} processes" if number > 1 else ""
     is_tf32 = uses_gpu(config.trainer) and config.trainer.precision == "32-true"
-    recorded = ", updates recorded" if records_updates(config) else ""
+    obstacle = recording_obstacle(config)
+    recorded = {None: ", updates recorded", "no GPU": ""}.get(obstacle, f", updates not recorded ({obstacle})")
     return f"{hardware}, {config.trainer.precision}{' with products in TF32' if is_tf32 else ''}{recorded}{spread}"
 
 

@@ -30,7 +30,7 @@ from seq2seq.training.finetune import make_model
 from seq2seq.training.finish_run import TrainingEnd, complete_run, save_best
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_precision, rank, share_folder
-from seq2seq.training.replay import CudaRecorder, records_updates
+from seq2seq.training.replay import CudaRecorder, recording_obstacle
 from seq2seq.training.report import summary_table
 from seq2seq.training.run_files import best_value
 from seq2seq.training.run_folder import PLANS, describe_run, point_latest
@@ -119,7 +119,7 @@ def make_module(config: Config, data: PreparedData, *, resumed: bool) -> Transla
         seed=config.seed,
         vocabulary=vocabulary,
         is_bf16=choose_precision(config.trainer) == "bf16-mixed",
-        recorder=CudaRecorder() if records_updates(config) else None,
+        recorder=CudaRecorder() if recording_obstacle(config) is None else None,
         validation_sets=list(data.validation_sets),
     )
 

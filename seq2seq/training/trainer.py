@@ -18,7 +18,7 @@ from seq2seq.errors import UserError, shorten
 from seq2seq.settings.config import Config, flatten
 from seq2seq.training.checkpoints import DurableIO
 from seq2seq.training.processes import make_strategy, rank, uses_gpu
-from seq2seq.training.replay import records_updates
+from seq2seq.training.replay import recording_obstacle
 from seq2seq.training.run_files import read_table, rewrite, write_text
 
 _PROFILERS = {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": PyTorchProfiler}
@@ -137,7 +137,7 @@ def make_trainer(config: Config, folder: Path, callbacks: Sequence[L.Callback]) 
         accelerator="cuda" if uses_gpu(settings) else "cpu",
         devices=settings.devices,
         num_nodes=settings.num_nodes,
-        strategy=make_strategy(settings, is_recorded=records_updates(config)),
+        strategy=make_strategy(settings, is_recorded=recording_obstacle(config) is None),
         precision=settings.precision,  # type: ignore[arg-type]
         max_epochs=-1,  # `Budget` ends training
         accumulate_grad_batches=config.training.accumulate,

@@ -37,7 +37,7 @@ REPLAYING = f"""
 # train.py with a stand-in for the recorder of CUDA graphs: it computes again
 import runpy
 from seq2seq.training import replay
-replay.records_updates = lambda config: True
+replay.recording_obstacle = lambda config: None
 replay.CudaRecorder = lambda: lambda compute: lambda: (print("replayed"), compute())[1]
 runpy.run_path({str(REPOSITORY / "train.py")!r}, run_name="__main__")
 """

@@ -166,3 +166,5 @@ def test_fewer_gpus_than_asked_for_is_one_line(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(UserError, match=r"trainer.accelerator=gpu but there is no CUDA device"):
         choose_devices(TrainerConfig(accelerator="gpu"))
+    with pytest.raises(UserError, match=r"trainer.replay=true records updates on a GPU, and there is no CUDA device"):
+        choose_devices(TrainerConfig(replay=True))
