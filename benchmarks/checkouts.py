@@ -29,7 +29,7 @@ HERE, THERE = "this checkout", "the other one"
 class Plan(TrainingOptions):
     """The options of `checkouts`."""
 
-    other: Path  # folder of the other checkout, for example made by `git worktree add FOLDER COMMIT`
+    other: Path  # folder of the other checkout
     optimizer: Literal["adamw", "muon"] = "adamw"  # as training.optimizer
     rounds: int = 5  # times that both train on all batches; the table shows the median and the range
     batches: int = 10  # batches of a round
@@ -37,22 +37,22 @@ class Plan(TrainingOptions):
 
 def run(plan: Plan, device: torch.device) -> Results:
     """Train both in processes of their own, each with all of its own code but this file."""
-    program = f"import runpy; runpy.run_path({__file__!r}, run_name='__main__')"
-    words = (plan.size, plan.vocab_size, plan.max_tokens, plan.batches, torch.get_num_threads())
-    words = (*words, plan.optimizer, plan.precision, device)
+    if not (plan.other / "benchmarks").is_dir():
+        raise UserError(f"{plan.other} is no checkout: make one, for example by `git worktree add FOLDER COMMIT`")
+    numbers, pipe = (plan.vocab_size, plan.max_tokens, plan.batches, torch.get_num_threads()), subprocess.PIPE
+    words = map(str, (plan.size, *numbers, plan.optimizer, plan.precision, device))
+    command = [sys.executable, "-c", f"import runpy; runpy.run_path({__file__!r}, run_name='__main__')", *words]
     tokens = sum(int((batch.tgt_out != PAD).sum()) for batch in draw(plan.vocab_size, plan.max_tokens, plan.batches))
     with ExitStack() as stack:
         contestants: dict[str, Callable[[int], str]] = {}
         for name, folder in ((HERE, Path(__file__).parents[1]), (THERE, plan.other)):
-            command, pipe = [sys.executable, "-c", program, *map(str, words)], subprocess.PIPE
             trainer = stack.enter_context(subprocess.Popen(command, bufsize=0, cwd=folder, stdin=pipe, stdout=pipe))
             contestants[name] = partial(_update, name, trainer)
         result = race(contestants, range(plan.batches), work=tokens, rounds=plan.rounds, device=device)
-    is_equal = result.outputs[HERE] == result.outputs[THERE]
-    ratios = {HERE: result.ratio(HERE, THERE).show(3), THERE: ""}
-    rows = [[name, result.rate(name).show(0), ratios[name], "yes" if is_equal else "no"] for name in contestants]
-    header = ["updates", "target tokens/s (range)", "× faster (range)", "last round's losses equal, bit for bit"]
-    return {"seconds": result.seconds, "losses": result.outputs}, [Table("Two checkouts", header, rows)]
+    faster, equal = result.ratio(HERE, THERE).show(3), "yes" if result.outputs[HERE] == result.outputs[THERE] else "no"
+    rows = [[name, result.rate(name).show(0), faster if name == HERE else "", equal] for name in contestants]
+    table = Table("Updates", ["", "target tokens/s (range)", "× faster (range)", "losses equal, bit for bit"], rows)
+    return {"seconds": result.seconds, "losses": result.outputs}, [table]
 
 
 def _update(name: str, trainer: "subprocess.Popen[bytes]", number: int) -> str:

@@ -49,7 +49,7 @@ def test_two_checkouts_train_in_turns_and_a_folder_that_is_none_is_named(tmp_pat
     small = {"size": "tiny", "vocab_size": 20, "max_tokens": 64, "rounds": 1, "batches": 2}
     _, (table,) = checkouts.run(checkouts.Plan(other=REPOSITORY, **small), CPU)
     assert [row[-1] for row in table.rows] == ["yes", "yes"]
-    with pytest.raises(UserError, match="the other one cannot train"):
+    with pytest.raises(UserError, match="is no checkout: make one"):
         checkouts.run(checkouts.Plan(other=tmp_path, **small), CPU)
 
 
