@@ -32,7 +32,7 @@ Recorder = Callable[[Computation], Computation]
 
 
 def recording_obstacle(config: Config) -> str | None:
-    """Return why the updates of a run are not recorded; None: they are. With trainer.replay=auto, few shapes are."""
+    """Return why the updates of a run are not recorded; None: they are. auto: where batches have few shapes."""
     if not uses_gpu(config.trainer):
         return "no GPU"
     if config.trainer.replay == AUTO and config.training.max_tokens < LADDER_TOKENS:
