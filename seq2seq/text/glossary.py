@@ -34,7 +34,7 @@ class Glossary:
                 raise UserError(f"the glossary has the term {pair!r:.60}: give (term, translation), both with words")
         self._translations = {term.casefold(): translation for term, translation in normal}
         longest_first = sorted(self._translations, key=len, reverse=True)
-        self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+        self._pattern = re.compile(rf"(?<![\w⟨])(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
 
     @classmethod
     def parse(cls, lines: Iterable[str], name: str) -> "Glossary":

@@ -6,6 +6,7 @@ of words says where they go. Knows no documents.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -77,25 +78,31 @@ def keep(
 def place_terms(
     segments: Sequence[Segment], found: Sequence[Found], glossary: Glossary, tokenizers: Tokenizers, search: Search
 ) -> list[Found]:
-    """Return the found translations, or those of texts with symbols for terms, where these follow as sentences.
+    """Return the found translations, or those of texts with symbols for terms, if terms follow the last sentence.
 
     A required translation of a term that is too improbable within a sentence is found behind it. As a symbol it has a
-    place, but articles and adjectives do not agree with it. The score is that with symbols, as of all kept strings.
+    place, but no word agrees with it, and none is aligned.
     """
     found, again = list(found), dict[int, Segment]()
-    for i, segment in enumerate(segments):
-        masked, known = glossary.mask(segment.masked), len(segment.masked.strings)
-        plain = replace(segment, masked=masked, source=replace(segment.source, phrases=[]))
-        is_placeable = known + len(segment.source.phrases) == len(masked.strings) <= len(tokenizers.target.mask_ids)
-        num_ends = [len(sentence_ends(text)) for text in (segment.masked.text, *(text for _, text in found[i][:1]))]
-        if is_placeable and num_ends[0] < num_ends[-1]:
-            again[i] = with_text(plain, masked.text, tokenizers)
+    for i, (segment, ranked) in enumerate(zip(segments, found, strict=True)):
+        if ranked and not segment.source.prefix and _terms_follow(segment.masked.text, ranked[0][1], glossary):
+            masked = glossary.mask(segment.masked)
+            count = len(segment.masked.strings) + len(segment.source.phrases)
+            if count == len(masked.strings) <= len(tokenizers.target.mask_ids):
+                plain = replace(segment, masked=masked, source=replace(segment.source, phrases=[]))
+                again[i] = with_text(plain, masked.text, tokenizers)
     for i, ranked in zip(again, _search_each(list(again.values()), search), strict=True):
-        texts = [again[i].masked.restore(text) for _, text in ranked]
-        rows = tokenizers.target.encode([segments[i].masked.in_model(text) for text in texts])
-        better = zip(ranked, rows, texts, strict=True)
-        found[i] = [(replace(hypothesis, ids=ids), text) for (hypothesis, _), ids, text in better] or found[i]
+        placed = [(hypothesis, again[i].masked.restore(text)) for hypothesis, text in ranked]
+        if placed and not _terms_follow(segments[i].masked.text, placed[0][1], glossary):
+            found[i] = placed
     return found
+
+
+def _terms_follow(text: str, translation: str, glossary: Glossary) -> bool:
+    """Return whether a term's translation comes after as many sentences as the text has."""
+    ends, last = sentence_ends(translation), len(sentence_ends(text))
+    first = translation[: ends[last]] if last < len(ends) else translation
+    return any(first.count(term) < count for term, count in Counter(glossary.translations(text)).items())
 
 
 def _has_words(segment: Segment) -> bool:

@@ -346,7 +346,9 @@ class Translator:
         )
         plain = dataclasses.replace(request, glossary=None)
         search_plain = functools.partial(self._search, request=plain, report=lambda count: report(0))
-        return place_terms(segments, kept, request.glossary, self.tokenizer, search_plain) if request.glossary else kept
+        if request.glossary is None or request.banned:  # what is banned is not known of symbols
+            return kept
+        return place_terms(segments, kept, request.glossary, self.tokenizer, search_plain)
 
     def _search_once(
         self, segments: Sequence[Segment], request: SearchRequest, report: Callable[[int], object]

@@ -12,18 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from seq2seq.apps.documents.marked_text import (
-    BREAKS,
-    KEPT,
-    KEY,
-    VOID,
-    Kind,
-    Mark,
-    Marked,
-    MarkedSegment,
-    join,
-    with_space,
-)
+from seq2seq.apps.documents import marked_text
+from seq2seq.apps.documents.marked_text import Kind, Mark, Marked, MarkedSegment
 from seq2seq.apps.documents.tag_placement import Alignment, place
 from seq2seq.errors import UserError
 from seq2seq.text.masks import NO_BREAK, OBJECT, any_of, hide
@@ -37,7 +27,7 @@ Finish = Callable[[Sequence[Translated]], list[Marked]]
 
 _LETTER = re.compile(rf"[^\W\d_]|{OBJECT}")
 _GAPS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*|\|(?<=[.!?…]\|)(?=[^\s|])")  # line ends with white space; between A.|B
-_LIFTED = re.compile(rf"{any_of(['number'])}|(?P<space>{NO_BREAK})|{KEPT.pattern}")
+_LIFTED = re.compile(rf"{any_of(['number'])}|(?P<space>{NO_BREAK})|{marked_text.KEPT.pattern}")
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0 (§2.2), even escaped
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
@@ -67,7 +57,7 @@ def prepare(texts: Sequence[Marked]) -> tuple[list[str], bool, Finish]:
     def finish(translations: Sequence[Translated]) -> list[Marked]:
         words = {sentence.text: (sentence.text, None) for sentence in sentences} | _written(worded, translations)
         done = {sentence: _or_source(sentence, place(sentence, *words[sentence.text])) for sentence in sentences}
-        joined = [join(part if i % 2 else done[part] for i, part in enumerate(parts)) for parts in cut]
+        joined = [marked_text.join(part if i % 2 else done[part] for i, part in enumerate(parts)) for parts in cut]
         written = [text.put_back(translated) for text, translated in zip(lifted, joined, strict=True)]
         return [_or_source(text, translation) for text, translation in zip(texts, written, strict=True)]
 
@@ -105,7 +95,7 @@ def _gaps(hidden: str) -> Iterator[tuple[int, int]]:
 
 def _or_source(text: Marked, translation: Marked) -> Marked:
     """Return the translation, or the source if that has other kept strings, such as a tag with characters beside it."""
-    if sorted(KEPT.findall(text.text)) == sorted(KEPT.findall(translation.text)):
+    if sorted(marked_text.KEPT.findall(text.text)) == sorted(marked_text.KEPT.findall(translation.text)):
         return translation
     log.warning("not translated, since its translation %r has other placeholders: %r", translation.text, text.text)
     return text
@@ -157,12 +147,12 @@ class Lifted:
         for position, item in sorted(items, key=lambda item: item[0]):  # a mark goes before a tag at the same position
             start, end, is_break = position, position, False
             if isinstance(item, _Tag):
-                start, end = with_space(text, item.start, item.end, at, len(text))
+                start, end = marked_text.with_space(text, item.start, item.end, at, len(text))
                 has_marks = bisect.bisect_right(positions, item.start) < bisect.bisect_left(positions, end)
-                if item.kind is not Kind.POINT or has_marks or item.name == KEY:
+                if item.kind is not Kind.POINT or has_marks or item.name == marked_text.KEY:
                     start, end = item.start, item.end
                 elif start > 0 and end < len(text) and "\n" not in (text[start - 1], text[end]):
-                    is_break = item.name in BREAKS or end - start > item.end - item.start
+                    is_break = item.name in marked_text.BREAKS or end - start > item.end - item.start
             self._segment.add_text(text[at:start])
             markup, is_link = (item, item.is_link) if isinstance(item, Mark) else (text[start:end], item.name == "a")
             if is_break:
@@ -195,7 +185,7 @@ def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
         if tag is None or (mark < len(positions) and positions[mark] < match.end()):
             continue
         name = (tag["name"] or "").lower()
-        is_point = not name or tag["empty"] or VOID.fullmatch(name)
+        is_point = not name or tag["empty"] or marked_text.VOID.fullmatch(name)
         kind = Kind.POINT if is_point else Kind.CLOSE if tag["end"] else Kind.OPEN
         index = len(tags)
         tags.append(_Tag(kind, name, match.start(), match.end()))
