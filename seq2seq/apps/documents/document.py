@@ -60,7 +60,7 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
         The number of texts that were translated.
     """
     if not is_document(path_in) or path_in.suffix.lower() != path_out.suffix.lower():
-        raise UserError(f"{path_in} cannot become {path_out}: give names with the same ending of {', '.join(_READERS)}")
+        raise UserError(f"{path_in} cannot become {path_out}: both need the same ending, one of {', '.join(_READERS)}")
     if path_in.exists() and not path_in.is_file():
         raise UserError(f"{path_in} is no regular file: a document is read as a whole")
     data = path_in.read_bytes()

@@ -101,9 +101,11 @@ def test_a_change_is_compared_after_equal_computing_time(tmp_path: Path, monkeyp
     learning = ["training.learning_rate=1e-2", "training.warmup_steps=1", "training.max_tokens=64"]
     toy = [*FILES, *TINY, *learning, "data.test=[validation.tsv]", "search.beam=1"]
     monkeypatch.setitem(speedrun.TRACKS, "tatoeba", Track(toy, 40))
-    monkeypatch.setattr(speedrun, "costs", lambda *_: {CHANGED: Spread(1.25, 1.2, 1.3)})
     monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
     plan = Plan(data=write_corpus(tmp_path), change=["training.learning_rate=1e-9"], seeds=1)
+    recipe = [*toy, f"data.root={plan.data}"]
+    assert speedrun.costs({RECORD: recipe, CHANGED: recipe}, CPU, tmp_path)[CHANGED].lowest > 0
+    monkeypatch.setattr(speedrun, "costs", lambda *_: {CHANGED: Spread(1.25, 1.2, 1.3)})
     values, (table,) = speedrun.run(plan, CPU)
     assert values["updates"] == {RECORD: 40, CHANGED: 32}
     (record,), (changed,) = values["runs"].values()

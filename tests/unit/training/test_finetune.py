@@ -64,8 +64,7 @@ def test_dropout_may_differ_from_the_bundles_and_agreeing_settings_are_no_contra
 )
 def test_what_contradicts_the_bundle_is_refused_by_name(bundle_folder: Path, override: str, message: str) -> None:
     config = Config(init=str(bundle_folder), model=ModelConfig(d_model=64))
-    with pytest.raises(UserError, match=message):
-        start_from_bundle(config, [override])
+    refuses(message, start_from_bundle, config, [override])
 
 
 def test_a_bundle_of_another_direction_is_warned_of(bundle_folder: Path, caplog: pytest.LogCaptureFixture) -> None:

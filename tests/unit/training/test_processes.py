@@ -12,6 +12,7 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.settings.training import TrainerConfig
 from seq2seq.training import processes
 from seq2seq.training.processes import broadcast_decision, check_processes, choose_devices, uses_gpu
+from tests.refusing import refuses
 
 LAUNCHER = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
@@ -62,8 +63,7 @@ def test_the_processes_that_were_started_decide_or_are_named(monkeypatch, by, no
         check_processes(config)
         assert (config.devices, config.num_nodes) == expected
     else:
-        with pytest.raises(UserError, match=expected):
-            check_processes(config)
+        refuses(expected, check_processes, config)
 
 
 def test_the_nodes_must_be_those_of_the_launcher_even_if_the_product_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,8 +80,7 @@ def test_a_resumed_run_takes_the_nodes_that_were_started(monkeypatch, tmp_path, 
     cfg = compose_by_hydra([f"resume={make_run(tmp_path / 'half', Config(trainer=TrainerConfig(devices=8)))}"])
     prepare = Mock(side_effect=UserError("the run would be resumed"))
     monkeypatch.setattr("seq2seq.training.run_folder.prepare_folder", prepare)
-    with pytest.raises(UserError, match="the run would be resumed"):
-        train.start(cfg, cfg.pop("hydra"))
+    refuses("the run would be resumed", train.start, cfg, cfg.pop("hydra"))
     trainer = prepare.call_args.args[0].trainer
     assert (trainer.devices, trainer.num_nodes) == devices
 
@@ -99,8 +98,7 @@ def test_a_launcher_that_contradicts_itself_is_refused(monkeypatch, by, changes,
     start(monkeypatch, by, 2, 2)
     for name, value in changes.items():
         monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
-    with pytest.raises(UserError, match=message):
-        choose_devices(TrainerConfig(devices=2, num_nodes=AUTO))
+    refuses(message, choose_devices, TrainerConfig(devices=2, num_nodes=AUTO))
 
 
 def test_without_a_launcher_there_is_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +162,6 @@ def test_fewer_gpus_than_asked_for_is_one_line(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UserError, match=r"trainer.devices=4 but this machine has 2 GPUs: start 2 processes on each"):
         choose_devices(TrainerConfig(devices=AUTO))  # which takes those of the launcher
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(UserError, match=r"trainer.accelerator=gpu but there is no CUDA device"):
-        choose_devices(TrainerConfig(accelerator="gpu"))
+    refuses(r"trainer.accelerator=gpu but there is no CUDA device", choose_devices, TrainerConfig(accelerator="gpu"))
     with pytest.raises(UserError, match=r"trainer.replay=true records updates on a GPU, and there is no CUDA device"):
         choose_devices(TrainerConfig(replay=True))

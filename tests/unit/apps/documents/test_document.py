@@ -55,7 +55,7 @@ def test_an_error_leaves_what_was_there_and_no_other_file(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "out", "message"),
     [
-        (b"x", "a.md", r"a.html cannot become .*a.md: give names with the same ending of .srt, .vtt, .po, "),
+        (b"x", "a.md", r"a.html cannot become .*a.md: both need the same ending, one of .srt, .vtt, .po, "),
         (b"x", "none/b.html", r"none/b.html cannot be written: No such file"),
         (b"ni\xf1o", "b.html", r"a.html: 'utf-8' codec can't decode byte 0xf1 in position 2: .*: convert the file to"),
         (b"a\0b", "b.html", r"a.html: it is binary \(it has bytes 0 or 1\), expected text"),
